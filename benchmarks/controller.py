@@ -58,13 +58,13 @@ from barnraise.wire.messages import (
     Ack,
     Assign,
     Downlink,
-    Go,
     Heartbeat,
     Hello,
     Inner,
-    Next,
     Offer,
     PayloadChunk,
+    RequestTask,
+    SendPayload,
     Stop,
     Uplink,
     Welcome,
@@ -177,19 +177,19 @@ async def ask(connection: Connection, payload: memoryview, count: list[int], lim
         for frames in await connection.receive_many():
             message, _ = decode_from_controller(frames)
             if isinstance(message, Welcome):
-                await connection.send(encode(Next(0)))
+                await connection.send(encode(RequestTask(0)))
             elif isinstance(message, Assign):
                 task = message.task
                 offer = Contribution.of(task, blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=0.1)
                 inline = payload if len(payload) <= INLINE_BYTES else None
                 await connection.send(encode(Offer(offer), inline))
-            elif isinstance(message, Go):
+            elif isinstance(message, SendPayload):
                 for offset, chunk in chunks(payload, start=message.offset):
                     await connection.send(encode(PayloadChunk(message.assignment, offset), chunk))
             elif isinstance(message, Ack):
                 assert message.accepted, message.reason
                 count[0] += 1
-                await connection.send(encode(Next(0)))
+                await connection.send(encode(RequestTask(0)))
             elif isinstance(message, Stop):
                 return
         if time.monotonic() - heard > 1.0:

@@ -46,8 +46,8 @@ from barnraise.ledger import Checkpoints
 from barnraise.ledger.chain import Head
 from barnraise.models.layout import FlatLayout
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
-from barnraise.worker.courses import Continued
 from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.task_sessions import StatefulSession
 
 NODES = 4
 UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
@@ -272,7 +272,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     flat = SimpleNamespace(layout=FlatLayout.of([("all", (size,))]))
     trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"))
     executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
-    course = cast("Continued", executor.course)
+    course = cast("StatefulSession", executor.course)
     reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
     seconds: dict[str, list[float]] = {"send": [], "take a version in": [], "merge": []}
     for made in versions:

@@ -46,7 +46,7 @@ from barnraise.emulation import namespaces
 from barnraise.models import build, config
 from barnraise.models.flat import FlatParameters
 from barnraise.training.local import held_out_loss
-from barnraise.transport.links.link import Link, Way
+from barnraise.transport.links.link import Link, LinkDirection
 from barnraise.transport.links.presets import described
 from barnraise.transport.links.presets import parse as parse_link
 
@@ -187,12 +187,12 @@ def networks(options: argparse.Namespace, network: str) -> AbstractContextManage
     quarter = options.rtt_ms / 4000
 
     def link(mbit: float) -> Link:
-        return Link(Way(mbit * MBIT, quarter), Way(mbit * MBIT, quarter))
+        return Link(LinkDirection(mbit * MBIT, quarter), LinkDirection(mbit * MBIT, quarter))
 
     host, own = link(options.host_mbit), link(options.rate_mbit)
     if options.link:
         host, own = (
-            Link(Way(options.host_mbit * MBIT, 0.0), Way(options.host_mbit * MBIT, 0.0)),
+            Link(LinkDirection(options.host_mbit * MBIT, 0.0), LinkDirection(options.host_mbit * MBIT, 0.0)),
             parse_link(options.link),
         )
     return linked(options.workers, own, host)

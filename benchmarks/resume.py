@@ -42,7 +42,7 @@ from barnraise.ledger.view import connect_read_only
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.transport import Keys
 from barnraise.transport.zmq.simple import SimpleClient
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Offer, RequestTask
 
 BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 NODES = 64
@@ -97,12 +97,12 @@ class History:
             name = f"n{index:02}"
             self.do(ev.Admitted(name, keys.public))
             self.do(ev.Received(name, Hello(PROTOCOL_VERSION, 1, 1, NodeProfile(1000.0), -1, kinds=tuple(KINDS))))
-            self.do(ev.Received(name, Next(-1)))
+            self.do(ev.Received(name, RequestTask(-1)))
         while self.host.machine.state.totals.accepted < self.wanted:
             node, task = self.tasks.popleft()
             offer = Contribution.of(task, self.blob, codec=task.rung, steps=task.local_steps, loss=2.0, seconds=0.5)
             self.do(ev.Received(node, Offer(offer)))
-            self.do(ev.Received(node, Next(self.host.machine.state.newest.version)))
+            self.do(ev.Received(node, RequestTask(self.host.machine.state.newest.version)))
         self.commit()
 
     def do(self, event: ev.Event) -> None:

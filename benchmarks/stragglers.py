@@ -23,8 +23,8 @@ from unittest.mock import PropertyMock, patch
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.versions.buffer_deadline import Waiting
-from barnraise.controller.work.speculation import Copies
+from barnraise.controller.versions.buffer_deadline import BufferDeadline
+from barnraise.controller.work.speculation import Speculation
 from barnraise.emulation.fleet import lognormal_fleet
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger.decisions import Decision, Noted, VersionClosed
@@ -84,9 +84,9 @@ def without(closing: bool, copies: bool) -> Iterator[None]:
     """The controller without one or both of its remedies."""
     with ExitStack() as stack:
         if closing:
-            stack.enter_context(patch.object(Waiting, "until", PropertyMock(return_value=math.inf)))
+            stack.enter_context(patch.object(BufferDeadline, "until", PropertyMock(return_value=math.inf)))
         if copies:
-            stack.enter_context(patch.object(Copies, "_waited_for", False))
+            stack.enter_context(patch.object(Speculation, "_waited_for", False))
         yield
 
 

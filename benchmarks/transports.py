@@ -37,13 +37,13 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
-    Go,
     Heartbeat,
     Hello,
     Message,
-    Next,
     Offer,
     PayloadChunk,
+    RequestTask,
+    SendPayload,
     Welcome,
 )  # fmt: skip
 
@@ -75,14 +75,14 @@ class Node:
 
     async def contribute(self) -> float:
         """Seconds from the offer to the acknowledgement."""
-        await self.connection.send(encode(Next(0)))
+        await self.connection.send(encode(RequestTask(0)))
         task = (await expect(self.connection, Assign)).task
         began = time.perf_counter()
         offer = Contribution.of(task, self.blob, codec=task.rung, steps=task.local_steps, loss=1.0, seconds=0.1)
         inline = self.payload if len(self.payload) <= INLINE_BYTES else None
         await self.connection.send(encode(Offer(offer), inline))
         if inline is None:
-            start = (await expect(self.connection, Go)).offset
+            start = (await expect(self.connection, SendPayload)).offset
             for offset, chunk in chunks(self.payload, start=start):
                 await self.connection.send(encode(PayloadChunk(task.id, offset), chunk))
         answer = await expect(self.connection, Ack)

@@ -23,7 +23,7 @@ from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
 from barnraise.emulation.node import Node
 from barnraise.matching import create as scheduler
-from barnraise.matching.standing import GaleShapley
+from barnraise.matching.persistent_market import GaleShapley
 from barnraise.transport.links.presets import parse
 
 from ..state_machine.chances import AUDITED, MODES
@@ -197,7 +197,7 @@ class Cluster(FaultySimulator):
             self.account.compare(state)
             validate(state)
         for node in state.nodes.values():
-            held = set(node.open) - machine.custody.inspecting.keys()
+            held = set(node.open) - machine.uploads.inspecting.keys()
             assert node.live or not held, f"{node.id} is gone, and holds {held}"
         if not state.progress.finished and not self.down:
             known = machine.membership.seen.keys() | machine.membership.awaited.keys()
@@ -234,15 +234,15 @@ class Cluster(FaultySimulator):
         self.most_stood = max(self.most_stood, len(market.market.tasks))
 
     def _check_custody(self) -> None:
-        custody, works = self.controller.custody, self.controller.state.works
-        uploads = {(upload.node, number) for number, upload in custody.uploads.items()}
-        offered = {(node, number) for node, offers in custody.offered.items() for number in offers}
+        uploads, works = self.controller.uploads, self.controller.state.works
+        uploads = {(upload.node, number) for number, upload in uploads.uploads.items()}
+        offered = {(node, number) for node, offers in uploads.offered.items() for number in offers}
         assert not uploads & offered
         assert all(works[number].node == node for node, number in uploads | offered), "custody of what is not open"
-        held = [upload.offer for upload in custody.uploads.values()]
-        held += [offer for offer, _ in custody.inspecting.values()]
+        held = [upload.offer for upload in uploads.uploads.values()]
+        held += [offer for offer, _ in uploads.inspecting.values()]
         assert (
-            custody.num_bytes
+            uploads.num_bytes
             == sum(offer.payload.num_bytes for offer in held)
             <= max(self.controller.settings.payloads.memory, 0)
         )

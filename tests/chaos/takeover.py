@@ -23,8 +23,8 @@ from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
 from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.core.types import AnyTask, News
-from barnraise.emulation.agenda import Agenda, Call
 from barnraise.emulation.disk import Disk
+from barnraise.emulation.event_queue import Call, EventQueue
 from barnraise.emulation.journal import Journal, stored
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Point
@@ -33,7 +33,7 @@ from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.ledger.rows import LedgerHash
 from barnraise.transport.roaming import FIRST_PATIENCE, GROWTH, LONGEST_PATIENCE, SILENCE
-from barnraise.wire.messages import EVERYTHING, Ack, Assign, Go, Hello, Term, Welcome, Who
+from barnraise.wire.messages import EVERYTHING, Ack, Assign, Hello, Identify, SendPayload, Term, Welcome
 from barnraise.worker import events as we
 
 from ..state_machine.engine import Account
@@ -149,11 +149,11 @@ class Takeover(Cluster):
         return MovingBooks(node, size, self)
 
     def run(self, digest: str, until: float = float("inf")) -> None:
-        Agenda.at(self, BEAT, Takeover._beat, self, 0, None)
+        EventQueue.at(self, BEAT, Takeover._beat, self, 0, None)
         for cut in self.plan.cuts:
-            Agenda.at(self, cut.at, Takeover._cut, self, 0, cut)
+            EventQueue.at(self, cut.at, Takeover._cut, self, 0, cut)
         if self.plan.dies is not None:
-            Agenda.at(self, self.plan.dies, Takeover._die, self, 0, None)
+            EventQueue.at(self, self.plan.dies, Takeover._die, self, 0, None)
         super().run(digest, until)
 
     # Two controllers
@@ -175,15 +175,15 @@ class Takeover(Cluster):
     def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
         if type(target) is Node:
             connection = self.connection[target.spec.name]
-            Agenda.at(self, time, _arrives, target, incarnation, (self, call, argument, connection))
+            EventQueue.at(self, time, _arrives, target, incarnation, (self, call, argument, connection))
         else:
-            Agenda.at(self, time, Takeover._happens, self, incarnation, (self.site, call, argument))
+            EventQueue.at(self, time, Takeover._happens, self, incarnation, (self.site, call, argument))
 
     def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
         if type(target) is Node:
             super().soon(call, target, incarnation, argument)
         else:
-            Agenda.soon(self, Takeover._happens, self, incarnation, (self.site, call, argument))
+            EventQueue.soon(self, Takeover._happens, self, incarnation, (self.site, call, argument))
 
     def _happens(self, incarnation: int, planned: tuple[str, Call, Any]) -> None:
         site, call, argument = planned
@@ -226,7 +226,7 @@ class Takeover(Cluster):
             self.groups |= dict.fromkeys(group, number)
         self.enter(CONTROLLER)
         self.awaiting(cut.seconds + 180.0)
-        Agenda.at(self, self.now + cut.seconds, Takeover._mend, self, 0, None)
+        EventQueue.at(self, self.now + cut.seconds, Takeover._mend, self, 0, None)
 
     def _mend(self, _: int, nothing: None) -> None:
         self.groups = dict.fromkeys(self.groups, 0)
@@ -234,7 +234,7 @@ class Takeover(Cluster):
     def _die(self, _: int, nothing: None) -> None:
         self.enter(CONTROLLER)
         self.die(1e9)
-        Agenda.at(self, self.now + HOST, Takeover._tell, self, 0, None)
+        EventQueue.at(self, self.now + HOST, Takeover._tell, self, 0, None)
 
     def _tell(self, _: int, nothing: None) -> None:
         """The host sees that no majority comes, since the others ended too."""
@@ -258,7 +258,7 @@ class Takeover(Cluster):
             super()._stop(why)
 
     def _beat(self, _: int, nothing: None) -> None:
-        Agenda.at(self, self.now + BEAT, Takeover._beat, self, 0, None)
+        EventQueue.at(self, self.now + BEAT, Takeover._beat, self, 0, None)
         self.enter(CONTROLLER)
         if self.confirmed:
             self.down = self.down or self.reach(CONTROLLER, STANDBY)  # it is told that it is superseded
@@ -341,7 +341,7 @@ class Takeover(Cluster):
         if not isinstance(message, Hello):
             if self.now - self.asked.get(name, -ASK) >= ASK:
                 self.asked[name] = self.now
-                node.receive(Who())
+                node.receive(Identify())
         elif message.term.rank <= self._term().rank:
             self.aside[name] = argument
             self.succession.greeted(name, self.now - self.answered_at)
@@ -472,7 +472,7 @@ class Takeover(Cluster):
             self.held[name, message.assignment] = row, message
             if not message.accepted:
                 return
-            message = Go(message.assignment, EVERYTHING)
+            message = SendPayload(message.assignment, EVERYTHING)
         yield ca.Send(name, message)
 
     def _holds(self, row: int) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from barnraise.config.faults import KINDS
-from barnraise.matching.standing import GaleShapley
-from barnraise.wire.messages import Who
+from barnraise.matching.persistent_market import GaleShapley
+from barnraise.wire.messages import Identify
 from barnraise.worker import machine
 from barnraise.worker.contact import Contact
 from barnraise.worker.tasks import Tasks
@@ -108,7 +108,7 @@ def test_a_standing_market_is_among_what_is_checked(monkeypatch: pytest.MonkeyPa
 
 def test_a_node_that_never_greets_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contact, "silent", lambda contact, now: not contact.greeted)
-    monkeypatch.setitem(machine._MESSAGES, Who, lambda worker, message, now: [])
+    monkeypatch.setitem(machine._MESSAGES, Identify, lambda worker, message, now: [])
     with pytest.raises(Failed, match=r"node\d has not greeted for 50\.\d s"):
         play("3")
 

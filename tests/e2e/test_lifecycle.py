@@ -132,7 +132,7 @@ def test_train_ends_with_the_reason_once_no_worker_can_live(barnraise, run_file)
 
     def ended(_: str) -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for worker in [worker for nursery in process.children() for worker in nursery.children()]:
+            for worker in [worker for forkserver in process.children() for worker in forkserver.children()]:
                 worker.kill()
         return train.popen.poll() is not None
 

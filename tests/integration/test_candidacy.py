@@ -39,14 +39,14 @@ from barnraise.wire.messages import (
     EVERYTHING,
     PROTOCOL_VERSION,
     Ack,
-    Go,
     Heartbeat,
     Hello,
+    Identify,
     Message,
     Pulse,
+    SendPayload,
     Term,
     Welcome,
-    Who,
 )
 
 from .test_standbys import Led, leading, run_directory, within
@@ -152,7 +152,7 @@ def test_workers_that_come_make_it_the_controller_and_stay_connected(tmp_path: P
             await scene.follower.close()
             plan = resolve(load(scene.copy.run_file), purpose=SERVE)
             host = open_host(scene.copy, plan, lambda text: None)
-            uri = await listen(host.server, scene.copy, plan, "serve", scene.candidacy.doorway)
+            uri = await listen(host.server, scene.copy, plan, "serve", scene.candidacy.handover)
             assert uri == scene.ports.uri
             working = asyncio.ensure_future(host.server.run(host.first))
             for worker in scene.workers[:2]:
@@ -225,7 +225,7 @@ def test_a_worker_that_does_not_greet_is_asked_who_it_is(tmp_path: Path) -> None
             (worker,) = scene.workers
             await worker.dial(scene.ports.uri, scene.server_keys.public)
             await worker.connection.send(encode(Heartbeat(1.0)))
-            await worker.hear(Who)
+            await worker.hear(Identify)
             assert not deciding.done()
             deciding.cancel()
             await worker.connection.close()
@@ -276,7 +276,7 @@ class TestPatience:
             async with leading(run, tmp_path, warnings.append) as (led, _):
                 standbys, told = led.host.server.standbys, []
                 standbys._tell = lambda node, message: told.append((node, message))
-                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
+                assert standbys.outgoing("n", Ack(7, True)) == [SendPayload(7, EVERYTHING)]
                 await self.lowered(led)
                 assert told == [("n", Ack(7, True))]
                 assert standbys.outgoing("n", Ack(8, True)) == [Ack(8, True)]
@@ -314,7 +314,7 @@ class TestPatience:
                 assert standbys.durability.patience == 0.0
                 while not any("fewer than half of the 1 workers" in text for text in warnings):
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
+                assert standbys.outgoing("n", Ack(7, True)) == [SendPayload(7, EVERYTHING)]
                 worker.connection.redial()
                 await worker.greet()
                 await self.lowered(led)

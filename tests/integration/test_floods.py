@@ -14,7 +14,17 @@ from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import Noted
 from barnraise.trust.roles import WORKER
 from barnraise.wire.frames import encode
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Enrolled, Heartbeat, Hello, Next, Pulse, Watch, Welcome
+from barnraise.wire.messages import (
+    PROTOCOL_VERSION,
+    Assign,
+    Enrolled,
+    Heartbeat,
+    Hello,
+    Pulse,
+    RequestTask,
+    Subscribe,
+    Welcome,
+)
 
 from .test_roles import Guest, both, guest
 from .test_standbys import leading, run_directory, within
@@ -36,7 +46,7 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
             flooding = asyncio.ensure_future(flood(flooder))
             while key not in host.server.listener.revoked:
                 await honest.say(Heartbeat(1.0), Pulse)  # it is heard all the time
-            assert isinstance(await honest.say(Next(-1), Assign), Assign)
+            assert isinstance(await honest.say(RequestTask(-1), Assign), Assign)
             flooding.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await flooding
@@ -57,8 +67,8 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
 
 async def flood(guest: Guest) -> None:
     """More than anybody may say, and on."""
-    assert RATES[Watch].burst + EXCESS.burst < 10_000
+    assert RATES[Subscribe].burst + EXCESS.burst < 10_000
     while True:
         for _ in range(100):
-            await guest.connection.send(encode(Watch(0)))
+            await guest.connection.send(encode(Subscribe(0)))
         await asyncio.sleep(0)

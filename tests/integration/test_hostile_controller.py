@@ -34,9 +34,9 @@ from barnraise.wire.messages import (
     Hello,
     Leave,
     Message,
-    Next,
     Offer,
     Pulse,
+    RequestTask,
     Stop,
     Welcome,
 )
@@ -114,7 +114,7 @@ class Scripted:
                 return welcome, None
             case Heartbeat():
                 return Pulse(message.sent, *self.intervals), None
-            case Next():
+            case RequestTask():
                 return Assign(msgspec.structs.replace(self.task, id=self.heard["Next"])), None
             case Fetch():
                 piece = self.blobs.get(message.digest, b"")[message.offset :][: message.num_bytes]
@@ -350,7 +350,7 @@ class Filling(Scripted):
     means = Means(max_disk="1.5MB")
 
     def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
-        if isinstance(message, Next):
+        if isinstance(message, RequestTask):
             batches = Batches((RowRange(self.heard["Next"] % 4, 0, 8),), 4, 0)
             return Assign(msgspec.structs.replace(self.task, id=self.heard["Next"], batches=batches)), None
         if isinstance(message, Offer):
@@ -376,7 +376,7 @@ def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
         def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
             if isinstance(message, Offer):
                 return Ack(message.result.assignment, True), None
-            if isinstance(message, Next) and self.heard["Next"] > self.tasks:
+            if isinstance(message, RequestTask) and self.heard["Next"] > self.tasks:
                 self.runtime.leave("enough")
                 return None
             return super().answer(message)

@@ -11,7 +11,7 @@ from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Offended
 from barnraise.transport import Keys
 from barnraise.trust.signatures import RunId, rotation, signed
-from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Go, Offer, Stop
+from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Offer, SendPayload, Stop
 
 from .test_server import Client, Cluster, run, update
 
@@ -22,7 +22,7 @@ def test_what_a_node_has_not_signed_is_refused_before_its_payload_is_asked_for(t
         await client.hello()
         for _ in range(2):
             await client.offer(await client.task(), update(-0.25), inline=False)
-            answer = await client.expect(Ack | Go)
+            answer = await client.expect(Ack | SendPayload)
             assert isinstance(answer, Ack)
             assert "is not signed" in answer.reason
         assert cluster.machine.state.nodes["n0"].tally.refused == 2

@@ -31,9 +31,9 @@ from barnraise.wire.messages import (
     Enrolled,
     Hello,
     Message,
-    Next,
+    RequestTask,
     Stop,
-    Watch,
+    Subscribe,
     Welcome,
 )
 
@@ -94,9 +94,9 @@ def test_a_helper_is_given_no_training_and_may_not_say_what_only_trainers_say(tm
             membership, state = led.host.machine.membership, led.host.machine.state
             assert membership.kinds == {"helper": {"evaluate", "audit"}, "worker": set(KINDS)}
             assert [state.nodes[name].badge.role for name in ("helper", "worker")] == [HELPER, WORKER]
-            assert "may not say Watch" in (await helper.say(Watch(0), Stop)).reason
-            await worker.connection.send(encode(Watch(0)))
-            assert isinstance(await worker.say(Next(-1), Assign | Stop), Assign)
+            assert "may not say Watch" in (await helper.say(Subscribe(0), Stop)).reason
+            await worker.connection.send(encode(Subscribe(0)))
+            assert isinstance(await worker.say(RequestTask(-1), Assign | Stop), Assign)
             await led.host.server.settle(Tick())
             rows = [row for _, row in led.host.ledger.replay()]
             dropped = [row for row in rows if isinstance(row, Noted) and row.kind == "frame_dropped"]
@@ -280,7 +280,7 @@ def test_a_revoked_node_is_out_from_its_next_message_on(tmp_path: Path, use_zmq:
             for who, name in ((liar, "liar"), (honest, "honest")):
                 assert isinstance(await who.enrol(led.invite(WORKER), name), Enrolled)
                 assert isinstance(await who.hello(), Welcome)
-            assert isinstance(await liar.say(Next(-1), Assign), Assign)
+            assert isinstance(await liar.say(RequestTask(-1), Assign), Assign)
             revoking = asyncio.ensure_future(asyncio.to_thread(revoke_node, run, "liar", "it lies"))
             while not revoking.done():  # as the run's course does twice a second
                 await obey(run, led.host.server, lambda text: None)
@@ -290,10 +290,10 @@ def test_a_revoked_node_is_out_from_its_next_message_on(tmp_path: Path, use_zmq:
             state = led.host.machine.state
             assert not state.nodes["liar"].open
             before = led.host.ledger.last_id
-            await liar.connection.send(encode(Next(-1)))
+            await liar.connection.send(encode(RequestTask(-1)))
             assert "it lies" in (await liar.hello()).reason
             assert "it lies" in (await liar.enrol(led.invite(WORKER), "another")).reason
-            assert isinstance(await honest.say(Next(-1), Assign), Assign)
+            assert isinstance(await honest.say(RequestTask(-1), Assign), Assign)
             rows = [row for row_id, row in led.host.ledger.replay() if row_id > before]
             assert {getattr(row, "node", "honest") for row in rows} == {"honest"}, "nothing of it is read any more"
 

@@ -43,16 +43,16 @@ from barnraise.wire.messages import (
     Enrol,
     Enrolled,
     Fetch,
-    Go,
     Gone,
     Hello,
+    Identify,
     Message,
-    Next,
     Offer,
     PayloadChunk,
+    RequestTask,
+    SendPayload,
     Stop,
     Welcome,
-    Who,
 )  # fmt: skip
 
 from ..state_machine.engine import engine_settings, told
@@ -166,7 +166,7 @@ class Client:
         return await self.expect(Welcome)
 
     async def task(self, have: int = -1) -> Any:
-        await self.send(Next(have))
+        await self.send(RequestTask(have))
         answer = await self.expect(Assign)
         message, self.inlined = answer if isinstance(answer, tuple) else (answer, b"")
         return message.task
@@ -240,7 +240,7 @@ def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
         for _ in range(20):
             task = await client.task()
             await client.offer(task, update(-0.25), inline=False)
-            await client.expect(Go)
+            await client.expect(SendPayload)
             await client.send(PayloadChunk(task.id, 0), update(-0.25))
             for other in (b"\x00", update(1e30), update(1e6)):
                 await client.offer(task, other)
@@ -260,19 +260,19 @@ def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Pa
         await client.hello()
         task = await client.task()
         await client.offer(task, content, inline=False)
-        assert await client.expect(Go) == Go(task.id, 0)
+        assert await client.expect(SendPayload) == SendPayload(task.id, 0)
         await client.send(PayloadChunk(task.id, 0), content[:10])
         await client.send(PayloadChunk(task.id, 30), content[30:])  # what is between was lost
-        assert await client.expect(Go) == Go(task.id, 10)
+        assert await client.expect(SendPayload) == SendPayload(task.id, 10)
         await client.connection.close()
         again = Client(client.keys, cluster.keys.public)
         cluster.clients.append(again)
         await again.connection.open(cluster.uri, cluster.keys.public, client.keys)
         await again.send(PayloadChunk(task.id, 10), content[10:])
-        await again.expect(Who)
+        await again.expect(Identify)
         await again.hello(pending=(task.id,))
         await again.offer(task, content, inline=False)
-        assert await again.expect(Go) == Go(task.id, 10)
+        assert await again.expect(SendPayload) == SendPayload(task.id, 10)
         await again.send(PayloadChunk(task.id, 10), content[10:])
         assert (await again.expect(Ack)).accepted
 
@@ -284,7 +284,7 @@ def test_parts_of_what_nobody_asked_for_are_answered(tmp_path: Path) -> None:
         client = await cluster.client()
         await client.hello()
         await client.send(PayloadChunk((await client.task()).id, 0), b"x")
-        await client.expect(Who)
+        await client.expect(Identify)
 
     run(tmp_path, scenario)
 
@@ -356,8 +356,8 @@ def test_a_reader_that_breaks_takes_the_run_with_it_and_leaves_nothing_open(tmp_
 def test_what_is_not_kept_is_gone_and_an_unknown_session_is_asked_who_it_is(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client()
-        await client.send(Next(have=0))
-        await client.expect(Who)
+        await client.send(RequestTask(have=0))
+        await client.expect(Identify)
         await client.hello()
         await client.send(Fetch("f" * 64, 0, 10))
         assert (await client.expect(Gone)).digest == "f" * 64

@@ -46,8 +46,8 @@ from barnraise.wire.messages import (
     Chunk,
     Elsewhere,
     Enrol,
-    Go,
     Hello,
+    SendPayload,
     Stop,
     Term,
 )
@@ -217,7 +217,7 @@ class TestAcknowledgements:
                 standbys._tell = lambda node, message: told.append((node, message))
                 while not led.host.ledger.last_id:
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
+                assert standbys.outgoing("n", Ack(7, True)) == [SendPayload(7, EVERYTHING)]
                 assert (standbys.held, told) == (1, [])
                 async with led.follower() as follower:
                     following = asyncio.ensure_future(follower.follow())
@@ -238,7 +238,7 @@ class TestAcknowledgements:
                 standbys._tell = lambda node, message: told.append((node, message))
                 while not led.host.ledger.last_id:
                     await asyncio.sleep(0.01)
-                assert standbys.outgoing("n", Ack(7, True)) == [Go(7, EVERYTHING)]
+                assert standbys.outgoing("n", Ack(7, True)) == [SendPayload(7, EVERYTHING)]
                 take_files, allowed = follower._take_files, asyncio.Event()
 
                 async def slow(files: Any) -> None:

@@ -15,7 +15,7 @@ from barnraise.ledger.decisions import NodeChanged
 from barnraise.transport import Keys, create
 from barnraise.trust.roles import WORKER
 from barnraise.wire.frames import decode_from_controller, encode
-from barnraise.wire.messages import PROTOCOL_VERSION, TAKEN, Enrolled, Hello, Message, Stop, Welcome, Who
+from barnraise.wire.messages import PROTOCOL_VERSION, TAKEN, Enrolled, Hello, Identify, Message, Stop, Welcome
 
 from .test_roles import Guest, both, guest
 from .test_standbys import Led, leading, run_directory, within
@@ -24,7 +24,7 @@ HEARING = 0.1
 
 
 class Process(Guest):
-    """A worker's process by hand: it answers a `Who` as workers do. `heard` are all other messages."""
+    """A worker's process by hand: it answers a `Identify` as workers do. `heard` are all other messages."""
 
     def __init__(self, led: Led, connection: object, keys: Keys, session: int) -> None:
         super().__init__(led, connection)
@@ -38,7 +38,7 @@ class Process(Guest):
     async def work(self) -> None:
         while batch := await self.connection.receive_many():
             for message in (decode_from_controller(frames)[0] for frames in batch):
-                if isinstance(message, Who):
+                if isinstance(message, Identify):
                     await self.greet()
                 else:
                     self.heard.append(message)

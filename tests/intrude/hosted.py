@@ -11,13 +11,13 @@ import runpy
 import sys
 from pathlib import Path
 
-from barnraise.transport import Listener, doorway
+from barnraise.transport import Listener, handover
 
 sys.path.append(str(Path(__file__).parents[2]))  # run as a script, it finds the kit by the checkout's root
 from tests.intrude.kit.evidence import Witness
 
 LOOK_SECONDS = 0.1
-listener_for = doorway.listener_for
+listener_for = handover.listener_for
 
 
 def witnessed(uri: str) -> Listener:
@@ -37,5 +37,5 @@ def tell(witness: Witness) -> None:
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
     sys.argv = sys.argv[4:]
-    doorway.listener_for = witnessed
+    handover.listener_for = witnessed
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

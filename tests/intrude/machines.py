@@ -24,11 +24,11 @@ from barnraise.wire.messages import (
     Hello,
     Message,
     Newer,
-    Next,
     Offer,
     Pulse,
+    RequestTask,
     Stop,
-    Watch,
+    Subscribe,
     Welcome,
 )
 from barnraise.worker.leaving import PATIENCE
@@ -78,9 +78,9 @@ class HostileRun(RunChance):
         known = node in engine.state.nodes
         if isinstance(message, Hello) and message.protocol == PROTOCOL_VERSION:
             engine.hello(node, **{name: getattr(message, name) for name in Hello.__struct_fields__})
-        elif isinstance(message, Next) and known:
+        elif isinstance(message, RequestTask) and known:
             engine.next(node, message.have, message.link)
-        elif isinstance(message, Watch) and known:
+        elif isinstance(message, Subscribe) and known:
             engine.watch(node, message.have)
         elif isinstance(message, Offer) and known:
             engine.offer(node, message.result)

@@ -22,14 +22,14 @@ from barnraise.wire.messages import (
     Ack,
     Assign,
     Fetch,
-    Go,
     Hello,
     Leave,
     Message,
-    Next,
     Offer,
     PayloadChunk,
-    Watch,
+    RequestTask,
+    SendPayload,
+    Subscribe,
     Welcome,
 )
 
@@ -111,7 +111,7 @@ class Villain(Member):
                 await self.send(
                     Hello(PROTOCOL_VERSION, self.identity[0], self.greeting, self.identity[1], -1, kinds=tuple(KINDS))
                 )
-                await self.send(Next(-1))
+                await self.send(RequestTask(-1))
             await asyncio.sleep(0)
         self.num_fuzzed += 0 if dry else count
         return count
@@ -158,7 +158,7 @@ class Villain(Member):
         match self.rng.randrange(20):
             case 0:  # in pieces, of which the last never comes
                 await self.send(Offer(offer))
-                await self.expect(Go, Ack, seconds=LIAR_SECONDS)
+                await self.expect(SendPayload, Ack, seconds=LIAR_SECONDS)
                 await self.send(PayloadChunk(task.id, 0), data[: size // 2])
             case 1:  # the header alone
                 await self.send(Offer(offer))
@@ -179,7 +179,7 @@ class Villain(Member):
             await self.send(
                 Fetch(digest, self.rng.choice((0, 1, 2**18, 2**44, 2**53)), self.rng.choice((1, 2**18, 2**20)))
             )
-        await self.send(Watch(-1))
+        await self.send(Subscribe(-1))
 
     async def _leave(self) -> None:
         """It goes, and is back."""

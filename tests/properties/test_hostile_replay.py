@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from barnraise.controller.state import events as ev
 from barnraise.controller.tensors.recovery import replay
 from barnraise.core.types import KINDS, Blob, NodeProfile
-from barnraise.wire.messages import PROTOCOL_VERSION, Hello, Leave, Next, Offer
+from barnraise.wire.messages import PROTOCOL_VERSION, Hello, Leave, Offer, RequestTask
 
 from ..state_machine.engine import contribution, digest
 from ..unit.test_recovery import SIZE, Run, vector
@@ -59,7 +59,7 @@ class Hostile(Run):
     def hand_in(self, node: str, payload: bytes, durable: bytes, claim: dict[str, Any]) -> None:
         if node not in self.greeted:
             return
-        self.handle(ev.Received(node, Next(0)))
+        self.handle(ev.Received(node, RequestTask(0)))
         if self.workers.tasks[node]:
             task = self.workers.tasks[node].pop(0)
             self.payloads[task.id] = payload

@@ -20,7 +20,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from rich.live import Live
 
-from barnraise.account import charts, nodes, standing, story
+from barnraise.account import charts, nodes, run_status, story
 from barnraise.account.account import assignments, read
 from barnraise.account.chronicle import Chronicle
 from barnraise.account.links import LinkUse
@@ -157,8 +157,8 @@ def warned(text: str) -> str:
 
 
 def from_afar(run: RunDirectory) -> str:
-    told = msgspec.json.decode(standing.encoded_from_afar(run, 1000), type=standing.Standing)
-    heard = standing.printable_of(told)
+    told = msgspec.json.decode(run_status.encoded_from_afar(run, 1000), type=run_status.RunStatus)
+    heard = run_status.printable_of(told)
     return "\n".join([heard.run, heard.state, *(f"{a}: {b}" for a, b in heard.facts), *(e.text for e in heard.events)])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.controller.work.shard_cursors import Lanes
+from barnraise.controller.work.shard_cursors import ShardCursors
 from barnraise.core.types import MOST_ROW_RANGES, RowRange
 from barnraise.data.ranges import RowIndex
 
@@ -21,7 +21,7 @@ class Run:
 
     def __init__(self, sizes: list[int], first: int = 0, lengths: Sequence[int] = ()) -> None:
         self.handed: dict[int, int] = {}
-        self.lanes = Lanes(RowIndex(sizes, first, lengths=lengths), self.handed)
+        self.lanes = ShardCursors(RowIndex(sizes, first, lengths=lengths), self.handed)
         self.rows: list[tuple[int, int]] = []
 
     def take(self, shard: int, wanted: int, most: int = MOST_ROW_RANGES) -> tuple[RowRange, ...]:
@@ -42,7 +42,7 @@ def test_whoever_takes_what_each_row_gets_its_turn(
         lanes = run.lanes.open(most)
         assert 1 <= len(lanes) <= most
         assert len(set(lanes)) == len(lanes)
-        assert lanes == Lanes(run.lanes.rows, dict(run.handed)).open(most), "what was kept of before is wrong"
+        assert lanes == ShardCursors(run.lanes.rows, dict(run.handed)).open(most), "what was kept of before is wrong"
         shard = choice % len(sizes)  # which may have been open only when it was looked for
         left = sizes[shard] - run.handed.get(shard, 0) % sizes[shard] if shard in run.lanes.open(len(sizes)) else 0
         found = run.take(shard, wanted)
@@ -87,7 +87,7 @@ def test_who_can_do_no_long_rows_finds_short_ones_though_long_ones_are_behind(
     run, shortest = Run(sizes, lengths=lengths), min(lengths)
     for choice, wanted in asked:
         lanes = [shard for shard in run.lanes.open(3) if lengths[shard] == shortest]
-        assert lanes == [s for s in Lanes(run.lanes.rows, dict(run.handed)).open(3) if lengths[s] == shortest]
+        assert lanes == [s for s in ShardCursors(run.lanes.rows, dict(run.handed)).open(3) if lengths[s] == shortest]
         assert len(set(lanes)) == len(lanes)
         found = run.take(lanes[choice % len(lanes)], wanted)
         assert found

@@ -7,10 +7,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, LinkDirection
 
 SHARES = st.sampled_from([0.0, 0.001, 0.05, 0.5])
-WAYS = st.builds(Way, st.floats(1e3, 1e9), st.floats(0.0, 2.0), st.sampled_from([0.0, 0.01, 1.0]), SHARES, SHARES)
+WAYS = st.builds(
+    LinkDirection, st.floats(1e3, 1e9), st.floats(0.0, 2.0), st.sampled_from([0.0, 0.01, 1.0]), SHARES, SHARES
+)
 DARK = st.none() | st.floats(1.0, 100.0).flatmap(
     lambda every: st.builds(BrownOuts, st.just(every), st.floats(0.01 * every, 0.9 * every))
 )

@@ -52,8 +52,8 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         None,
     ),
     (m.Heartbeat(12.25), None),
-    (m.Next(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
-    (m.Watch(42), None),
+    (m.RequestTask(41, LinkReport(0.05, 125000.0, 1.25e6)), None),
+    (m.Subscribe(42), None),
     (m.Decline(8, "this replica is at version 43 already"), None),
     (
         m.Offer(
@@ -115,7 +115,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         None,
     ),
     (m.Pulse(12.25, 0.25, 1.2), None),
-    (m.Go(7, 524288), None),
+    (m.SendPayload(7, 524288), None),
     (
         m.Assign(
             Train(
@@ -139,7 +139,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Ack(7, False, "stale"), None),
     (m.Chunk(B, 524288), bytes(range(16))),
     (m.Gone(A), None),
-    (m.Who(), None),
+    (m.Identify(), None),
     (m.Stop("the token budget is met"), None),
     (m.Elsewhere(("zmq://10.0.0.6:7000 xmlrpc://10.0.0.6:7001",)), None),
     (

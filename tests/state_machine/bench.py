@@ -24,17 +24,17 @@ from barnraise.wire.messages import (
     Ack,
     Assign,
     Decline,
-    Go,
     Hello,
     Leave,
     Message,
     Newer,
-    Next,
     Offer,
     Pulse,
+    RequestTask,
+    SendPayload,
     Stop,
+    Subscribe,
     Term,
-    Watch,
     Welcome,
     WorkerSettings,
 )
@@ -109,8 +109,8 @@ class Bench:
         self.uploading: int | None = None  # whose payload is on its way
         self.done: dict[int, bool] = {}  # what was settled, and how
         self.hello: Hello | None = None
-        self.asked: Next | None = None
-        self.watched: Watch | None = None
+        self.asked: RequestTask | None = None
+        self.watched: Subscribe | None = None
         self.told = -1  # the version to which what was sent leads
         self.left = self.stopped = False
         self.quit: act.Quit | None = None
@@ -168,7 +168,7 @@ class Bench:
             expected = {task.id for task in (trains, self.worker.tasks.waiting) if task}
             assert set(message.working) == expected
             self.hello = message
-        elif isinstance(message, Next):
+        elif isinstance(message, RequestTask):
             assert self.worker.contact.greeted
             assert self.prepared
             assert not self.applying
@@ -180,7 +180,7 @@ class Bench:
             assert self.prepared
             assert self.training is None or self.training.id != message.assignment
             assert message.assignment not in self.payloads
-        elif isinstance(message, Watch):
+        elif isinstance(message, Subscribe):
             assert self.worker.contact.greeted
             assert self.settings.overlap
             assert self.watched is None or not self.sound
@@ -346,7 +346,7 @@ class Bench:
         self.hear(Ack(assignment, accepted))
 
     def go(self, assignment: int, offset: int) -> None:
-        self.hear(Go(assignment, offset))
+        self.hear(SendPayload(assignment, offset))
 
     def pulse(self, heartbeat: float) -> None:
         self.hear(Pulse(self.now, heartbeat, 5.0 * heartbeat))

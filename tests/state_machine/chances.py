@@ -28,7 +28,7 @@ from barnraise.core.types import (
 )
 from barnraise.ledger.decisions import Change
 from barnraise.staleness import create as staleness
-from barnraise.wire.messages import Decline, Offer, Who
+from barnraise.wire.messages import Decline, Identify, Offer
 
 from ..tasks import train
 from .bench import Bench
@@ -328,11 +328,11 @@ class WorkerChance:
             self.bench.welcome(greeting=self.rng.randrange(1, self.bench.hello.greeting))
 
     def who(self) -> None:
-        self.bench.hear(Who())
+        self.bench.hear(Identify())
 
     def succeed(self) -> None:
         """The controller was replaced, by one that lacks what was newest."""
-        self.bench.hear(Who())
+        self.bench.hear(Identify())
         if self.bench.quit is None:
             self.bench.succeed(self.rng.choice([0, 1, 3]))
 

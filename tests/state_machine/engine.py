@@ -21,7 +21,7 @@ import pytest
 from barnraise.controller.fleet.membership import LOOKS
 from barnraise.controller.fleet.pacing import LEAST_PART
 from barnraise.controller.fleet.speeds import FEW
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
@@ -68,8 +68,8 @@ from barnraise.ledger.rows import FORMATS
 from barnraise.matching import create as scheduler
 from barnraise.matching.shuffle import Random
 from barnraise.staleness import create as staleness
+from barnraise.trust.reputation import Reputation
 from barnraise.trust.signatures import RunId
-from barnraise.trust.standing import Standing
 from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
@@ -81,11 +81,11 @@ from barnraise.wire.messages import (
     Leave,
     Message,
     Newer,
-    Next,
     Offer,
+    RequestTask,
     Stop,
+    Subscribe,
     Uplink,
-    Watch,
     Welcome,
     WorkerSettings,
 )
@@ -161,7 +161,7 @@ _SETTINGS = EngineSettings(
 def on_probation(engine: Engine, node: str) -> None:
     """The node was convicted once, and is back."""
     for state in (engine.state, engine.shadow):
-        state.nodes[node].tally.standing = Standing(convicted=1)
+        state.nodes[node].tally.standing = Reputation(convicted=1)
 
 
 def engine_settings(**changes: Any) -> EngineSettings:
@@ -963,9 +963,9 @@ class Engine:
         self.leases.observe(event, self.now)
         if isinstance(event, ev.Evaluated) and event.epoch == self.epoch:
             self.account.last_loss = event.loss
-        elif isinstance(event, ev.Received) and isinstance(event.message, Next):
+        elif isinstance(event, ev.Received) and isinstance(event.message, RequestTask):
             self.said[event.node] = event.message.have
-        elif isinstance(event, ev.Received) and isinstance(event.message, Watch):
+        elif isinstance(event, ev.Received) and isinstance(event.message, Subscribe):
             self.watched[event.node] = max(event.message.have, self.told.get(event.node, -1))
 
     def _take(self, actions: list[act.Action]) -> None:
@@ -1080,15 +1080,15 @@ class Engine:
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
-            (act.Evaluate, machine.measuring.here),
+            (act.Evaluate, machine.evaluation.here),
             (act.Checkpoint, machine.ending.checkpointing),
             (act.Score, bool(machine.scoring.busy)),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
-        custody = machine.custody
-        assert inspects == custody.inspecting.keys() <= state.works.keys()
-        self._check_uploads(custody)
+        uploads = machine.uploads
+        assert inspects == uploads.inspecting.keys() <= state.works.keys()
+        self._check_uploads(uploads)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
         assert not idle or state.progress.finished, "work is open that nobody does"
         assert self.payloads == {(state.works[i].node, i) for i in inspects}
@@ -1108,21 +1108,21 @@ class Engine:
         assert sum(update.blob.num_bytes for update in updates.values()) == num_bytes
         assert len(updates) <= 1 or num_bytes <= machine.publishing.most_bytes
 
-    def _check_uploads(self, custody: Custody) -> None:
+    def _check_uploads(self, uploads: Uploads) -> None:
         """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
         state = self.state
-        uploads = {(upload.node, number) for number, upload in custody.uploads.items()}
-        offered = {(node, number) for node, offers in custody.offered.items() for number in offers}
-        assert uploads == self.wanted.keys()
-        assert not offered & uploads
-        assert all(state.works[number].node == node for node, number in uploads | offered)
-        assert custody.sending == dict(uploads)
-        assert custody.heard.keys() == custody.uploads.keys()
-        assert custody.ready.keys() == custody.offered.keys() - custody.sending.keys()
-        held = [upload.offer for upload in custody.uploads.values()] + [
-            offer for offer, _ in custody.inspecting.values()
+        sending = {(upload.node, number) for number, upload in uploads.uploads.items()}
+        offered = {(node, number) for node, offers in uploads.offered.items() for number in offers}
+        assert sending == self.wanted.keys()
+        assert not offered & sending
+        assert all(state.works[number].node == node for node, number in sending | offered)
+        assert uploads.sending == dict(sending)
+        assert uploads.heard.keys() == uploads.uploads.keys()
+        assert uploads.ready.keys() == uploads.offered.keys() - uploads.sending.keys()
+        held = [upload.offer for upload in uploads.uploads.values()] + [
+            offer for offer, _ in uploads.inspecting.values()
         ]
-        assert custody.num_bytes == sum(offer.payload.num_bytes for offer in held)
+        assert uploads.num_bytes == sum(offer.payload.num_bytes for offer in held)
 
     def observed(self, **rates: float) -> None:
         """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
@@ -1162,11 +1162,11 @@ class Engine:
 
     def watch(self, node: str, have: int) -> None:
         self.watching.add(node)
-        self.handle(ev.Received(node, Watch(have)))
+        self.handle(ev.Received(node, Subscribe(have)))
 
     def next(self, node: str, have: int | None = None, link: LinkReport = LinkReport()) -> None:  # noqa: B008 (frozen)
         self.asked.add(node)
-        self.handle(ev.Received(node, Next(self.state.newest.version if have is None else have, link)))
+        self.handle(ev.Received(node, RequestTask(self.state.newest.version if have is None else have, link)))
 
     def heartbeat(self, node: str) -> None:
         self.handle(ev.Received(node, Heartbeat(self.now)))

@@ -22,7 +22,7 @@ from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.core.types import AnyTask, Blob, Contribution, Flush, NodeProfile, Update
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
-from barnraise.wire.messages import Go, Hello, Message, Offer, Who
+from barnraise.wire.messages import Hello, Identify, Message, Offer, SendPayload
 from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
@@ -107,7 +107,7 @@ class Host:
         if isinstance(message, Hello):
             self.peers[name] = connection
         elif self.peers.get(name) != connection:
-            self.network.down(node, connection, Who())
+            self.network.down(node, connection, Identify())
             return
         self.post(ce.Received(name, message))
 
@@ -187,7 +187,7 @@ class Host:
                 key = action.node, action.contribution.assignment
                 if key not in self.payloads:  # else the machine has not heard yet that it is here
                     self.uploads[key] = True
-                    self._carry_out(ca.Send(action.node, Go(action.contribution.assignment, 0)))
+                    self._carry_out(ca.Send(action.node, SendPayload(action.contribution.assignment, 0)))
             case ca.Inspect():
                 assert self.payloads[action.node, action.contribution.assignment] == action.contribution.payload.digest
                 norm = math.nan if rng.random() < self.network.spoiled else 1.0

@@ -21,7 +21,7 @@ from barnraise.core.types import KINDS, AnyTask, Blob, LinkReport, NodeProfile, 
 from barnraise.ledger.decisions import Assigned, Change, Judged, NodeChanged, VersionClosed
 from barnraise.staleness import create as staleness
 from barnraise.training.reach import Reach
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Heartbeat, Hello, Next, Offer
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Heartbeat, Hello, Offer, RequestTask
 
 from .engine import contribution, digest, engine_settings
 
@@ -129,7 +129,7 @@ class Fleet:
         else:
             self._handle(ev.Received(name, Heartbeat(self.now)))
         if name not in self.tasks:
-            self._handle(ev.Received(name, Next(self.machine.state.newest.version, way.link)))
+            self._handle(ev.Received(name, RequestTask(self.machine.state.newest.version, way.link)))
         task = self.tasks.get(name)
         times = task.local_steps / self.settings.tasks.local_steps if isinstance(task, Train) and way.works else 1.0
         self._later(self.now + times * way.seconds(self.done[name]), name)

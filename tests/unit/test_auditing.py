@@ -22,8 +22,8 @@ from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, SKETCH_SIZE, Audit, 
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
 from barnraise.trust.repeats import MOST_ANSWERS
+from barnraise.trust.reputation import Reputation
 from barnraise.trust.roles import WORKER
-from barnraise.trust.standing import Standing
 from barnraise.wire.messages import Decline
 
 from ..state_machine.chances import FLUSH, STATELESS
@@ -349,7 +349,7 @@ def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_b
     asks(engine, "no")
     assert [type(task) for task in engine.held["no"].values()] == [Train]
     engine.observed(no=100.0)
-    assert not engine.machine.measuring.suits(engine.state.nodes["no"], 0)
+    assert not engine.machine.evaluation.suits(engine.state.nodes["no"], 0)
     asks(engine, "yes")
     (task,) = audits(engine, "yes")
     engine.offer("yes", sketched(task))
@@ -574,7 +574,7 @@ def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch)
         engine = crowd(*names, key=bytes([key]))
         for name in names[:20]:
             for state in (engine.state, engine.shadow):
-                state.nodes[name].tally.standing = Standing(sound=3)
+                state.nodes[name].tally.standing = Reputation(sound=3)
         train_once(engine, "n0")
         seen.append(drawn(engine, names))
         later = list[set[str]]()
@@ -625,12 +625,12 @@ def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
     engine = crowd("a", "b", "c", "x")
     engine.observed(a=1.0, b=1.0, c=1.0)
     train_once(engine, "x")
-    held = engine.machine.newcomers.held_until("x")
+    held = engine.machine.probation.held_until("x")
     assert held == engine.now + engine.settings.tasks.tokens / PACE
     asks(engine, "x")
     assert not engine.held["x"], "it has to wait"
     assert answers(engine, "a", agrees=True)
-    assert engine.machine.newcomers.held_until("x") == 0.0
+    assert engine.machine.probation.held_until("x") == 0.0
     asks(engine, "x")
     assert engine.held["x"]
 
@@ -640,4 +640,4 @@ def test_where_audits_judge_nobody_nobody_waits() -> None:
     engine.hello("a")
     engine.observed(a=1.0)
     train_once(engine, "a")
-    assert engine.machine.newcomers.held_until("a") == 0.0
+    assert engine.machine.probation.held_until("a") == 0.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, ParameterRange
-from barnraise.wire import Uploads, chunks
+from barnraise.wire import IncomingPayloads, chunks
 from barnraise.wire.messages import FRAME_LIMIT
 
 
@@ -44,10 +44,10 @@ def test_chunks_are_frames() -> None:
         next(chunks(b"x", FRAME_LIMIT + 1))
 
 
-class TestUploads:
+class TestIncomingPayloads:
     @given(st.binary(min_size=1, max_size=100), st.integers(1, 40), st.integers(0, 99))
     def test_gives_the_payload_back_wherever_it_was_broken_off(self, data: bytes, chunk: int, cut: int) -> None:
-        uploads = Uploads()
+        uploads = IncomingPayloads()
         upload = uploads.open("a", contribution(data))
         for offset, view in list(chunks(data, chunk))[:cut]:
             assert upload.add(offset, view)
@@ -64,21 +64,21 @@ class TestUploads:
     def test_a_promise_takes_no_memory(self) -> None:
         tracemalloc.start()
         try:
-            Uploads().open("a", contribution(b"", payload=Blob("ab" * 32, 2**53)))
+            IncomingPayloads().open("a", contribution(b"", payload=Blob("ab" * 32, 2**53)))
             assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
             tracemalloc.stop()
 
     @pytest.mark.parametrize(("offset", "size"), [(0, 4), (5, 1), (3, 1)])
     def test_takes_nothing_but_what_comes_next(self, offset: int, size: int) -> None:
-        upload = Uploads().open("a", contribution(bytes(10)))
+        upload = IncomingPayloads().open("a", contribution(bytes(10)))
         assert upload.add(0, bytes(4))
         assert not upload.add(offset, b"x" * size)
         assert upload.payload == bytes(4)
 
     def test_another_offer_of_an_assignment_replaces_nothing(self) -> None:
         """What was inspected is committed: a node could else send a good payload, and swap it meanwhile."""
-        uploads, good = Uploads(), b"good payload"
+        uploads, good = IncomingPayloads(), b"good payload"
         upload = uploads.open("a", contribution(good))
         assert upload.add(0, good)
         again = uploads.open("a", contribution(b"x"))
@@ -87,12 +87,12 @@ class TestUploads:
         assert bytes(uploads.take("a", 1).payload) == good
 
     def test_refuses_more_than_was_offered(self) -> None:
-        upload = Uploads().open("a", contribution(bytes(10)))
+        upload = IncomingPayloads().open("a", contribution(bytes(10)))
         with pytest.raises(WireError, match="ends at 11, but the payload has 10"):
             upload.add(4, bytes(7))
 
     def test_verifies_what_has_come(self) -> None:
-        uploads = Uploads()
+        uploads = IncomingPayloads()
         right, wrong = (uploads.open(node, contribution(b"0123456789")) for node in "ab")
         right.add(0, b"0123456789")
         wrong.add(0, b"0123456788")
@@ -101,7 +101,7 @@ class TestUploads:
             wrong.verify()
 
     def test_knows_nodes_and_assignments_apart(self) -> None:
-        uploads = Uploads()
+        uploads = IncomingPayloads()
         uploads.open("a", contribution(b"aa", 1)).add(0, b"aa")
         uploads.open("b", contribution(b"bb", 2)).add(0, b"b")
         assert uploads.get("a", 2) is None

@@ -10,7 +10,7 @@ from barnraise.core.types import Blob
 from barnraise.ledger.decisions import Assigned, Judged, NodeChanged, Noted, VersionClosed, VersionMade
 from barnraise.ledger.notes import FrameDropped
 from barnraise.staleness import create as staleness
-from barnraise.wire.messages import Next, Offer
+from barnraise.wire.messages import Offer, RequestTask
 
 from ..state_machine.engine import Engine, contribution, digest, engine_settings
 
@@ -37,7 +37,7 @@ def test_the_walk_of_a_contribution() -> None:
     assert kinds(engine.jobs) == ["Evaluate"]
     engine.hello("a")
     assert [type(d) for d in engine.journal[1:]] == [NodeChanged, NodeChanged, Noted]
-    assert kinds(engine.handle(ev.Received("a", Next(0)))) == ["Assigned", "Assign"]
+    assert kinds(engine.handle(ev.Received("a", RequestTask(0)))) == ["Assigned", "Assign"]
     task = engine.held["a"][1]
     assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Receive"]
     assert engine.machine.handle(ev.Arrived("a", 1, 419), 1.0) == []

@@ -20,7 +20,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.ledger.notes import Advice, Matched
 from barnraise.matching import create as scheduler
-from barnraise.matching.standing import GaleShapley
+from barnraise.matching.persistent_market import GaleShapley
 from barnraise.staleness import create as staleness
 from barnraise.wire.frames import decode_from_controller, encode
 from barnraise.wire.messages import Assign

@@ -77,7 +77,7 @@ def test_sizes_are_bytes_not_items() -> None:
     ("message", "raw"),
     [
         (m.PayloadChunk(1, 0), None),
-        (m.Who(), b"x"),
+        (m.Identify(), b"x"),
         (m.Chunk(DIGEST, 0), b""),
         (m.Chunk(DIGEST, 0), bytes(m.FRAME_LIMIT + 1)),
     ],
@@ -107,7 +107,7 @@ class TestNotEnrolled:
     def test_may_enrol(self) -> None:
         assert decode_from_worker(encode(ENROL), enrolled=False) == (ENROL, None)
 
-    @pytest.mark.parametrize("message", [m.Next(1), offer(), m.Leave()])
+    @pytest.mark.parametrize("message", [m.RequestTask(1), offer(), m.Leave()])
     def test_may_say_nothing_else(self, message: m.Message) -> None:
         with pytest.raises(WireError, match="Invalid value"):
             decode_from_worker(encode(message), enrolled=False)
@@ -139,7 +139,7 @@ def test_another_protocol_version_says_so(decode: Callable[[list[bytes]], Any], 
 
 
 def test_unknown_fields_are_skipped() -> None:
-    assert decode_from_worker([header(t="Next", have=1, later={"a": [1, 2]})])[0] == m.Next(1)
+    assert decode_from_worker([header(t="Next", have=1, later={"a": [1, 2]})])[0] == m.RequestTask(1)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.intrude.kit.ways import WAYS
 from barnraise.ledger import Change, Ledger, NodeChanged, RunDirectory
 from barnraise.transport import Invite, Keys
 from barnraise.transport.several import listener_for
-from barnraise.transport.zmq import door as zmq_door
+from barnraise.transport.zmq import connections as zmq_door
 
 SERVER = Keys.generate()
 URI = "zmq://127.0.0.1:0 xmlrpc://127.0.0.1:0"

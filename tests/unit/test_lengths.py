@@ -27,7 +27,7 @@ from barnraise.models.layout import FlatLayout
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.data_files import training_rows
 from barnraise.plan.estimate import estimate
-from barnraise.plan.surroundings import inspect
+from barnraise.plan.preflight import inspect
 from barnraise.worker.building import make_trainer
 from barnraise.worker.executor import WorkerExecutor
 

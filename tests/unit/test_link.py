@@ -10,7 +10,7 @@ from barnraise.config import load
 from barnraise.core.errors import InputError, OptionError, RunFileError, UnknownNameError
 from barnraise.plan import resolve
 from barnraise.plan.links import link_of, live_link
-from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, LinkDirection
 from barnraise.transport.links.presets import LINKS, MBIT, REGIONS, SUMMARIES, described, link, parse
 
 RUN = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["x"]}}
@@ -45,10 +45,10 @@ def test_figures_have_limits(text: str) -> None:
 
 def test_figures() -> None:
     found = parse("2mbit, 10mbit, 50ms, 5ms, 0.1%")
-    assert found.up == Way(2 * MBIT, 0.05, 0.005, 0.001)
-    assert found.down == Way(10 * MBIT, 0.05, 0.005, 0.001)
-    assert parse("500kbit/1s").up == Way(0.5 * MBIT, 1.0)
-    assert parse("satellite/1%").up == Way(5 * MBIT, 0.3, 0.01, 0.01)
+    assert found.up == LinkDirection(2 * MBIT, 0.05, 0.005, 0.001)
+    assert found.down == LinkDirection(10 * MBIT, 0.05, 0.005, 0.001)
+    assert parse("500kbit/1s").up == LinkDirection(0.5 * MBIT, 1.0)
+    assert parse("satellite/1%").up == LinkDirection(5 * MBIT, 0.3, 0.01, 0.01)
     assert described(LINKS["brownout"]).endswith("dark for 8 s every 120 s")
 
 
@@ -70,7 +70,7 @@ def test_bulk_takes_its_turn_and_small_messages_do_not_wait() -> None:
 
 
 def test_bulk_does_not_overtake_a_small_message_sent_before() -> None:
-    found = Link(Way(1e6, 0.1), Way(1e6, 0.1), small_up=Way(1e6, 3.0))
+    found = Link(LinkDirection(1e6, 0.1), LinkDirection(1e6, 0.1), small_up=LinkDirection(1e6, 3.0))
     up, _ = states(found)
     small = up.small(0.0, 100)
     assert up.bulk(0.0, 100) >= small
@@ -113,7 +113,7 @@ def test_duplicates_follow_the_first() -> None:
 
 
 def test_brown_outs_stall_both_ways_at_the_same_time() -> None:
-    found = Link(Way(1e6, 0.0), Way(1e6, 0.0), BrownOuts(10.0, 4.0))
+    found = Link(LinkDirection(1e6, 0.0), LinkDirection(1e6, 0.0), BrownOuts(10.0, 4.0))
     up, down = states(found, 3)
     assert up._dark is down._dark
     dark = up._dark
@@ -127,7 +127,7 @@ def test_brown_outs_stall_both_ways_at_the_same_time() -> None:
 def test_run_file_figures_count_instead_of_the_profile() -> None:
     network = {"profile": "cellular", "rate_mbps": 3, "delay_ms": 7, "jitter_ms": 0, "loss": 0, "duplication": 0.1}
     run = load({**RUN, "network": network})
-    assert link_of(run, 0).up == Way(3 * MBIT, 0.007, 0.0, 0.0, 0.1)
+    assert link_of(run, 0).up == LinkDirection(3 * MBIT, 0.007, 0.0, 0.0, 0.1)
     assert live_link(run, 0) == link_of(run, 0)
     assert live_link(load(RUN), 0) is None
 

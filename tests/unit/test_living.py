@@ -8,8 +8,8 @@ from barnraise.aggregation.limits import trim_minimum, trimmed_per_side
 from barnraise.ledger.decisions import Assigned
 
 from ..state_machine.engine import Engine, engine_settings
-from .test_copies import begin, made, settle, turn
-from .test_waiting import steady
+from .test_buffer_deadline import steady
+from .test_speculation import begin, made, settle, turn
 
 
 def test_k_follows_the_living_at_once_and_never_below_the_rules_minimum() -> None:

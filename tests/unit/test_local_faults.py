@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from barnraise.assembly import host_faults
+from barnraise.assembly.forkserver import End
 from barnraise.assembly.host_faults import HostFaults
-from barnraise.assembly.keeper import Kept, Revive
 from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.assembly.nursery import End
+from barnraise.assembly.supervisor import Revive, Supervised
 from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, When
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import RunDirectoryError
@@ -63,7 +63,7 @@ def workers_of(
         machine=SimpleNamespace(state=state),
         enrolment=SimpleNamespace(keys=SimpleNamespace(public="key")),
     )
-    local.uri, local.nursery = "zmq://x:1", Nursery()  # type: ignore[assignment]
+    local.uri, local.forkserver = "zmq://x:1", Nursery()  # type: ignore[assignment]
     return local
 
 
@@ -128,15 +128,15 @@ def test_what_a_planned_death_came_before_is_played_by_the_next_life(
         at(1.0, KillController(2.0)), at(2.0, Hang(("b",), 9.0)), at(2.5, KillController(2.0)), at(1.0, Kill(("a",))),
         at(3.0, Join(B)),
     ]  # fmt: skip
-    keeper = Kept({}, 0)
+    supervisor = Supervised({}, 0)
 
-    def die(self: Kept, revive: Revive) -> NoReturn:
-        nonlocal keeper
-        keeper = Kept({}, 0, revive.played)
+    def die(self: Supervised, revive: Revive) -> NoReturn:
+        nonlocal supervisor
+        supervisor = Supervised({}, 0, revive.played)
         raise Died
 
-    monkeypatch.setattr(Kept, "die", die)
-    monkeypatch.setattr(host_faults, "kept", lambda: keeper)
+    monkeypatch.setattr(Supervised, "die", die)
+    monkeypatch.setattr(host_faults, "kept", lambda: supervisor)
 
     class Faults(LocalFaults):
         def play_one(self, plan: Planned) -> None:
@@ -159,11 +159,11 @@ def test_what_a_planned_death_came_before_is_played_by_the_next_life(
 @pytest.mark.parametrize("again", [False, True])
 def test_who_died_as_the_controller_did_is_ended_when_that_is_back(run: RunDirectory, again: bool) -> None:
     local = workers_of(run, [at(5.0, Kill(("a",))), at(5.0, Join(B))])
-    local.nursery = Nursery(again)  # type: ignore[assignment]
+    local.forkserver = Nursery(again)  # type: ignore[assignment]
     local.skip_faults(0.0, 6.0)
     assert [worker.name for worker in local.workers] == ["b"]
     assert local.exhausted == {"a": "ended, as the run file's faults say"}
-    orders = [msgspec.json.decode(line, type=End) for line in local.nursery.orders]  # type: ignore[union-attr]
+    orders = [msgspec.json.decode(line, type=End) for line in local.forkserver.orders]  # type: ignore[union-attr]
     assert orders == [End("a")] * again
 
 
@@ -201,7 +201,7 @@ def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
         local.join(A)
         local.faults.play(0.0, 2.0)
         local.faults.play(0.6, 2.0)
-        assert len(local.nursery.orders) == 1  # type: ignore[union-attr]
+        assert len(local.forkserver.orders) == 1  # type: ignore[union-attr]
         assert local.up == {"a"}
 
     asyncio.run(play())
@@ -239,14 +239,14 @@ def test_who_cannot_be_started_again_stays_down(run: RunDirectory, monkeypatch: 
     asyncio.run(play())
 
 
-def test_a_nursery_that_talks_nonsense_ends_the_run(run: RunDirectory) -> None:
+def test_a_forkserver_that_talks_nonsense_ends_the_run(run: RunDirectory) -> None:
     async def play() -> list[BaseException]:
         local = workers_of(run)
 
         async def report() -> bytes:
             return b"a library says hello\n"
 
-        local.nursery.report = report  # type: ignore[union-attr, method-assign]
+        local.forkserver.report = report  # type: ignore[union-attr, method-assign]
         local.workers = []
         local.start(local.server, "zmq://x:1")
         failed: list[BaseException] = local.server.failed  # type: ignore[attr-defined]

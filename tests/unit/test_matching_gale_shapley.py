@@ -11,7 +11,7 @@ import pytest
 from barnraise import matching
 from barnraise.core.errors import InputError
 from barnraise.matching import gale_shapley
-from barnraise.matching.standing import _regret
+from barnraise.matching.persistent_market import _regret
 
 NAN, INF = float("nan"), float("inf")
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from barnraise.assembly.engine_settings import worker_settings
+from barnraise.assembly.forkserver import InvitedWorker, LocalWorker, Orders
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.assembly.nursery import Guest, Local, Orders
 from barnraise.cli.join import join
 from barnraise.config import load
 from barnraise.config.trial_sections import WorkerSection
@@ -40,8 +40,8 @@ def test_the_run_files_keys_arrive_in_the_process() -> None:
     means = local(fast, slow).means(slow, parse("10mbit/50ms"))
     assert means == Means("cuda:1", 3, "float32", slowdown=3.0, link=parse("10mbit/50ms"))
     orders = (
-        Local("slow", "log", means, "zmq://x:1", "key", "keys", "cache", "moments"),
-        Guest("slow", "log", means, "namespace", "invite", "home"),
+        LocalWorker("slow", "log", means, "zmq://x:1", "key", "keys", "cache", "moments"),
+        InvitedWorker("slow", "log", means, "namespace", "invite", "home"),
     )
     for order in orders:
         assert msgspec.json.decode(msgspec.json.encode(order), type=Orders) == order
@@ -67,7 +67,7 @@ def test_an_attack_arrives_in_the_process() -> None:
     worker = WorkerSection.model_validate({"name": "eve", "attack": {"kind": "intermittent", "of": {"kind": "zero"}}})
     means = local(worker).means(worker)
     assert means.attack == {"kind": "intermittent", "of": {"kind": "zero"}}
-    order = Local("eve", "log", means, "zmq://x:1", "key", "keys", "cache", "moments")
+    order = LocalWorker("eve", "log", means, "zmq://x:1", "key", "keys", "cache", "moments")
     assert msgspec.json.decode(msgspec.json.encode(order), type=Orders) == order
 
 

@@ -22,11 +22,11 @@ from barnraise.wire.messages import (
     Enrolled,
     Heartbeat,
     Hello,
+    Identify,
     Offer,
     Pulse,
     Stop,
     Welcome,
-    Who,
 )
 
 from ..state_machine.engine import Engine, contribution, engine_settings
@@ -101,7 +101,7 @@ def test_what_a_revoked_node_had_handed_in_before_is_judged() -> None:
 def test_nothing_is_believed_before_a_hello() -> None:
     engine, _ = at_work()
     engine.leave("a")
-    assert sent(engine.handle(ev.Received("a", Heartbeat(0.0)))) == [Who()]
+    assert sent(engine.handle(ev.Received("a", Heartbeat(0.0)))) == [Identify()]
 
 
 def test_an_offer_without_hello_is_not_kept() -> None:
@@ -312,7 +312,7 @@ def test_after_a_restart_nodes_have_the_grace_to_come_back_and_must_say_hello() 
     engine.crash()
     assert engine.state.num_live == 2
     assert engine.machine.deadline == 100.0 + 5.0 + 4.0
-    assert sent(engine.handle(ev.Received("a", Heartbeat(100.0)))) == [Who()]
+    assert sent(engine.handle(ev.Received("a", Heartbeat(100.0)))) == [Identify()]
     engine.hello("a")
     engine.tick(8.0)
     assert engine.account.live == {"b"}  # a said Hello and holds a lease like any other, b may still come

@@ -7,7 +7,7 @@ from typing import Any
 from barnraise.controller.state import actions as act
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted
-from barnraise.trust.standing import QUARANTINE
+from barnraise.trust.reputation import QUARANTINE
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 

@@ -29,7 +29,7 @@ from barnraise.core.types import KINDS, AnyTask, Blob, NodeProfile, ParameterRan
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
 from barnraise.ledger.records import HEADER_BYTES
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Next, Offer
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Offer, RequestTask
 
 from ..state_machine.engine import contribution, digest, engine_settings
 
@@ -189,7 +189,7 @@ class Run:
             self.handle(ev.Admitted(node, f"key of {node}"))
             held = tuple(task.id for task in tasks)
             self.handle(ev.Received(node, Hello(PROTOCOL_VERSION, 5, 1, NodeProfile(10.0), 0, (), held, tuple(KINDS))))
-        self.handle(ev.Received(node, Next(0)))
+        self.handle(ev.Received(node, RequestTask(0)))
         if not tasks:
             return
         task = tasks.pop(0)

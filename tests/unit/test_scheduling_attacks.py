@@ -20,7 +20,7 @@ from barnraise.emulation.node import PREPARE_SECONDS
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger.decisions import Decision, Judged
 from barnraise.plan import Purpose, resolve
-from barnraise.wire.messages import Decline, Hello, Next
+from barnraise.wire.messages import Decline, Hello, RequestTask
 
 from .test_attacks import hand_in, section_of, worker
 
@@ -87,7 +87,7 @@ def test_a_claim_is_said_of_machine_and_link_by_the_liar_alone() -> None:
     mine, others = (seen.of(node, Hello)[-1].profile for node in ("eve", "ann"))
     assert (mine.tokens_per_second, others.tokens_per_second) == (50_000.0, 1000.0)
     assert mine.up_bytes_per_second == pytest.approx(1000 * others.up_bytes_per_second)
-    rates = {node: [one.link.up for one in seen.of(node, Next) if one.link.up] for node in ("eve", "ann")}
+    rates = {node: [one.link.up for one in seen.of(node, RequestTask) if one.link.up] for node in ("eve", "ann")}
     assert min(rates["eve"]) > 100 * max(rates["ann"])
 
 
@@ -101,9 +101,9 @@ def test_who_refuses_declines_a_share_and_the_run_goes_on() -> None:
 def test_a_flood_is_of_so_many_messages_a_second() -> None:
     found, seen = play({"kind": "flood", "rate": 5})
     _, usual = play(None)
-    most = max(len(usual.of(node, Next)) for node in ("ann", "bob", "cat", "eve"))
-    assert len(seen.of("eve", Next)) > 4 * (found.duration.virtual_seconds - PREPARE_SECONDS - 2) > 2 * most
-    assert len(seen.of("ann", Next)) < 2 * most
+    most = max(len(usual.of(node, RequestTask)) for node in ("ann", "bob", "cat", "eve"))
+    assert len(seen.of("eve", RequestTask)) > 4 * (found.duration.virtual_seconds - PREPARE_SECONDS - 2) > 2 * most
+    assert len(seen.of("ann", RequestTask)) < 2 * most
 
 
 def test_what_is_held_back_comes_nearly_too_late() -> None:

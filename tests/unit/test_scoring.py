@@ -34,7 +34,7 @@ from barnraise.models.config import describe
 from barnraise.models.flat import FlatParameters
 from barnraise.training.local import LocalTrainer
 from barnraise.trust import suspicion
-from barnraise.trust.standing import Scores, Standing
+from barnraise.trust.reputation import Reputation, Scores
 
 from ..state_machine.engine import Engine, contribution, engine_settings, ev
 
@@ -94,7 +94,7 @@ def test_the_nodes_of_one_owner_do_not_outvote_others_by_their_number() -> None:
 
 
 def test_doubts_cost_weight_and_end_with_a_conviction() -> None:
-    doubted = Standing(sound=9, scores=Scores(20, 0.5, suspicion.LIMIT * 3 / 4))
+    doubted = Reputation(sound=9, scores=Scores(20, 0.5, suspicion.LIMIT * 3 / 4))
     assert doubted.weight() == pytest.approx(0.55)
     assert doubted.after_audit().scores == doubted.scores
     assert doubted.after_conviction(0.0).scores == Scores()
@@ -163,7 +163,7 @@ def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
     assert (node, note.until) == ("c", pytest.approx(note.until))
     assert sum(name == "c" for name, _ in told(engine, notes.Scored)) <= 12 + 6
     assert train_once(engine, "c", GOOD) is None
-    assert not engine.state.nodes["c"].live or engine.machine.flapping.held("c")
+    assert not engine.state.nodes["c"].live or engine.machine.backoff.held("c")
     engine.now = note.until + 1.0
     assert train_once(engine, "c", GOOD) is not None, "it may try again after a while"
     assert engine.state.nodes["c"].tally.standing.weight() < 0.5
@@ -352,17 +352,17 @@ def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
         for node in ("a", "b", "c"):
             train_once(engine, node, GOOD)
     assert train_once(engine, "d", GOOD) is not None
-    held = engine.machine.newcomers.held_until("d")
+    held = engine.machine.probation.held_until("d")
     assert held > engine.now
     engine.now -= 0.5
     assert train_once(engine, "d", GOOD) is None, "no time has passed"
     engine.leave("d")
     engine.hello("d")
-    assert engine.machine.newcomers.held_until("d") == held
+    assert engine.machine.probation.held_until("d") == held
     for _ in range(8):
         engine.now += 100.0
         assert train_once(engine, "d", GOOD) is not None
-    assert engine.machine.newcomers.held_until("d") == 0.0
+    assert engine.machine.probation.held_until("d") == 0.0
 
 
 def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None:
@@ -379,8 +379,8 @@ def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None
         steps[node] = task.local_steps
     assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": math.ceil(PACE * steps["a"])}
     for state in (engine.state, engine.shadow):
-        state.nodes["d"].tally.standing = Standing(scores=Scores(count=9, passing=0.9))
-    assert engine.machine.newcomers.most(engine.state.nodes["d"], 999) == 999
+        state.nodes["d"].tally.standing = Reputation(scores=Scores(count=9, passing=0.9))
+    assert engine.machine.probation.most(engine.state.nodes["d"], 999) == 999
 
 
 def test_who_is_done_at_once_before_others_were_seen_goes_at_the_pace_that_they_tell() -> None:
@@ -402,4 +402,4 @@ def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> N
         for node in ("a", "b", "c"):
             engine.now += 100.0
             train_once(engine, node, rng.choice([GOOD, BAD, BAD]))
-    assert all(engine.machine.newcomers.held_until(node) <= engine.now for node in ("a", "b", "c"))
+    assert all(engine.machine.probation.held_until(node) <= engine.now for node in ("a", "b", "c"))

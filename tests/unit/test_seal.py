@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barnraise.account.standing import marks_of
+from barnraise.account.run_status import marks_of
 from barnraise.core.errors import CorruptionError
 from barnraise.ledger import Ledger, LedgerView, RunDirectory, seal
 

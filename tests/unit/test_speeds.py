@@ -11,7 +11,7 @@ from barnraise.controller.state import events as ev
 from barnraise.core.types import FASTEST, SLOWEST, LinkReport, NodeProfile
 from barnraise.ledger.decisions import Assigned, VersionClosed
 from barnraise.staleness import create as staleness
-from barnraise.wire.messages import Next
+from barnraise.wire.messages import RequestTask
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 
@@ -32,7 +32,7 @@ def told(
     engine.observed(**HONEST)
     if claim is not None:
         engine.hello("idle", profile=NodeProfile(claim, up_bytes_per_second=claim, latency_seconds=3000.0))
-        engine.handle(ev.Received("idle", Next(0, link or LinkReport())))
+        engine.handle(ev.Received("idle", RequestTask(0, link or LinkReport())))
     for _ in range(int(seconds)):
         engine.tick(1.0)
         for node in engine.state.nodes:

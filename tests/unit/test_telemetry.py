@@ -105,7 +105,7 @@ def test_idle_time_and_conflicts_are_told_once_a_minute() -> None:
     (task,) = engine.held["a"].values()
     engine.tick(5.0)
     engine.handle(ev.Received("a", Decline(task.id, "no room")))
-    tally = engine.machine.employment.until(engine.now)
+    tally = engine.machine.utilisation.until(engine.now)
     assert (tally.offers, tally.refused) == (1, 1)
     assert tally.idle == pytest.approx(0.5)
     for _ in range(115):

@@ -19,7 +19,7 @@ from barnraise.transport.base import parse
 from barnraise.transport.zmq import answering
 from barnraise.transport.zmq.listener import ZmqListener
 from barnraise.transport.zmq.simple import SimpleClient
-from barnraise.wire.messages import Next
+from barnraise.wire.messages import RequestTask
 
 SERVER = Keys.generate()
 PATIENCE = 60.0
@@ -161,6 +161,6 @@ def test_a_simple_client_says_when_nobody_answers() -> None:
         SimpleClient("zmq://127.0.0.1:1", SERVER.public, Keys.generate(), seconds=0.2) as client,
         pytest.raises(AddressError, match=r"no answer from zmq://127\.0\.0\.1:1 within 0\.2 s"),
     ):
-        client.ask(Next(0))
+        client.ask(RequestTask(0))
     with pytest.raises(AddressError, match="speaks ZMQ"):
         SimpleClient("xmlrpc://127.0.0.1:1", SERVER.public, Keys.generate())

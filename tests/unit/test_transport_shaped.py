@@ -12,7 +12,7 @@ import pytest
 
 from barnraise import transport
 from barnraise.transport import Keys, Listener
-from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, LinkDirection
 from barnraise.transport.links.presets import parse
 from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.wire.frames import num_bytes
@@ -56,7 +56,7 @@ async def collect(receive: Any, total: int) -> float:
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("rate", [2e6, 10e6])
 def test_rate_is_right_within_three_percent(direction: str, rate: float) -> None:
-    link = Link(Way(rate, 0.01), Way(rate, 0.01))
+    link = Link(LinkDirection(rate, 0.01), LinkDirection(rate, 0.01))
     count = max(5, round(rate * 1.2 / CHUNK))
 
     async def measure() -> float:
@@ -150,7 +150,7 @@ def test_order_holds_and_bulk_does_not_pass_what_was_sent_before() -> None:
 
 
 def test_a_brown_out_is_a_pause() -> None:
-    link = Link(Way(1e7, 0.0), Way(1e7, 0.0), BrownOuts(1.0, 0.5))
+    link = Link(LinkDirection(1e7, 0.0), LinkDirection(1e7, 0.0), BrownOuts(1.0, 0.5))
 
     async def test() -> None:
         async with joined(link) as (listener, connection):

@@ -12,26 +12,26 @@ from zmq.utils import z85
 
 from barnraise.transport import Keys
 from barnraise.transport.zmq.options import new_context, new_dealer, new_router
-from barnraise.transport.zmq.zap import DOMAIN, Doorkeeper
+from barnraise.transport.zmq.zap import DOMAIN, ZapHandler
 from barnraise.wire.messages import FRAME_LIMIT
 
 SERVER = Keys.generate()
 
 
 @pytest.fixture
-def doorkeeper() -> Iterator[Doorkeeper]:
-    keeper = object.__new__(Doorkeeper)  # its answers alone, without a socket
-    keeper.revoked = {z85.encode(b"r" * 32).decode()}
-    return keeper
+def zap_handler() -> Iterator[ZapHandler]:
+    supervisor = object.__new__(ZapHandler)  # its answers alone, without a socket
+    supervisor.revoked = {z85.encode(b"r" * 32).decode()}
+    return supervisor
 
 
 def request(key: bytes = b"k" * 32, domain: bytes = DOMAIN, mechanism: bytes = b"CURVE") -> list[bytes]:
     return [b"client", b"", b"1.0", b"7", domain, b"127.0.0.1", b"", mechanism, key]
 
 
-def test_any_key_is_let_in_and_passed_on(doorkeeper: Doorkeeper) -> None:
+def test_any_key_is_let_in_and_passed_on(zap_handler: ZapHandler) -> None:
     user = z85.encode(b"k" * 32)
-    assert doorkeeper.answer(request()) == [b"client", b"", b"1.0", b"7", b"200", b"OK", user, b""]
+    assert zap_handler.answer(request()) == [b"client", b"", b"1.0", b"7", b"200", b"OK", user, b""]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_any_key_is_let_in_and_passed_on(doorkeeper: Doorkeeper) -> None:
         [b"client", b"", b"0.9", *request()[3:]],
     ],
 )
-def test_anything_else_is_answered_with_a_refusal(doorkeeper: Doorkeeper, wrong: list[bytes]) -> None:
-    reply = doorkeeper.answer(wrong)
+def test_anything_else_is_answered_with_a_refusal(zap_handler: ZapHandler, wrong: list[bytes]) -> None:
+    reply = zap_handler.answer(wrong)
     assert reply is not None
     assert reply[:5] == [b"client", b"", b"1.0", b"7", b"400"]
     assert reply[6:] == [b"", b""]
@@ -57,9 +57,9 @@ def test_anything_else_is_answered_with_a_refusal(doorkeeper: Doorkeeper, wrong:
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from(request()), max_size=12))
 def test_the_handler_never_raises(frames: list[bytes]) -> None:
-    keeper = object.__new__(Doorkeeper)
-    keeper.revoked = set()
-    reply = keeper.answer(frames)
+    supervisor = object.__new__(ZapHandler)
+    supervisor.revoked = set()
+    reply = supervisor.answer(frames)
     assert reply is None or len(reply) == 8
 
 

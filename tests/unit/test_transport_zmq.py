@@ -22,7 +22,7 @@ from barnraise.core.errors import AddressError, WireError
 from barnraise.transport import Connection, Delivery, Keys, Listener
 from barnraise.transport.base import parse
 from barnraise.transport.zmq import connection as zmq_connection
-from barnraise.transport.zmq import door as zmq_door
+from barnraise.transport.zmq import connections as zmq_door
 from barnraise.transport.zmq import loop_socket
 from barnraise.transport.zmq import outgoing as zmq_outgoing
 from barnraise.transport.zmq.connection import ZmqConnection

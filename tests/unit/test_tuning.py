@@ -12,7 +12,7 @@ from barnraise.controller.state import events as ev
 from barnraise.core.types import SLOWEST_LINE, LinkReport, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
 from barnraise.training.tuning import CLIMB_SHARE, SHARE, Choices, Measured, Tuned, tune
-from barnraise.wire.messages import Next
+from barnraise.wire.messages import RequestTask
 from barnraise.worker import measure
 
 from ..state_machine.engine import Engine, changed, engine_settings
@@ -94,7 +94,7 @@ def test_a_node_with_parts_hands_them_in_by_turns() -> None:
     settings = engine.settings
     step = settings.tasks.batch_size * settings.tasks.context / 100.0
     narrow = LinkReport(0.0, 75 / (settings.tasks.local_steps * step), 1e9)
-    engine.handle(ev.Received("a", Next(0, narrow)))
+    engine.handle(ev.Received("a", RequestTask(0, narrow)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert (note.note.partition, note.note.bytes) == (1, 50)
     assert engine.held["a"][1].parameters in halves
@@ -108,7 +108,7 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     engine.hello("a")
     step = settings.tasks.batch_size * settings.tasks.context / 100.0  # the profile's 100 tokens a second
     fast = LinkReport(0.0, 1e9, 1e9)
-    engine.handle(ev.Received("a", Next(0, fast)))
+    engine.handle(ev.Received("a", RequestTask(0, fast)))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert (note.node, note.note.rung, note.note.bytes) == ("a", 2, 400)
     assert engine.held["a"][1].rung == 2
@@ -117,7 +117,7 @@ def test_a_changed_choice_is_on_the_ledger_and_in_the_task() -> None:
     assert engine.state.nodes["a"].tuning.rung == 2
     engine.hello("a", working=(1,), pending=())
     slow = LinkReport(0.0, 100 / (5 * settings.tasks.local_steps * step), 1e9)
-    engine.handle(ev.Received("a", Next(0, slow)))
+    engine.handle(ev.Received("a", RequestTask(0, slow)))
     task = engine.held["a"][2]
     assert (task.rung, task.local_steps) == (0, min(50, -(-5 * settings.tasks.local_steps * 5 // 4)))
 
@@ -132,7 +132,7 @@ def test_tasks_are_as_long_as_all_versions_made_meanwhile_take_to_come_down(buff
         engine.hello(name)
     step = settings.tasks.batch_size * settings.tasks.context / 100.0
     task = settings.tasks.local_steps * step
-    engine.handle(ev.Received("a", Next(0, LinkReport(0.0, 1e9, settings.payloads.delta / task))))
+    engine.handle(ev.Received("a", RequestTask(0, LinkReport(0.0, 1e9, settings.payloads.delta / task))))
     (note,) = [d for d in engine.journal if isinstance(d, Noted) and d.kind == "tuned"]
     assert note.note.local_steps == pytest.approx(versions * settings.tasks.local_steps / SHARE, abs=1)
 

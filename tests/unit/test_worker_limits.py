@@ -10,7 +10,7 @@ import pytest
 
 from barnraise.core.types import Batches, Blob, Flush, News, ParameterRange, RowRange, Task
 from barnraise.core.units import bytes_text
-from barnraise.wire.messages import Assign, Decline, Newer, Next
+from barnraise.wire.messages import Assign, Decline, Newer, RequestTask
 from barnraise.worker.incoming import MOST_QUEUED
 from barnraise.worker.limits import LEAST_BYTES, Limits
 
@@ -58,9 +58,9 @@ def test_the_worker_itself_keeps_to_the_kinds_of_work_that_its_owner_lends_it_fo
 
 def test_a_task_that_was_refused_does_not_keep_a_worker_from_asking() -> None:
     bench = asking(kinds=("evaluate",))
-    asked = len([message for message in bench.sent if isinstance(message, Next)])
+    asked = len([message for message in bench.sent if isinstance(message, RequestTask)])
     declined(bench, make_task(1, 0, (snapshot(0),)))
-    assert len([message for message in bench.sent if isinstance(message, Next)]) > asked
+    assert len([message for message in bench.sent if isinstance(message, RequestTask)]) > asked
 
 
 def test_rows_that_are_too_long_for_its_memory_are_for_others() -> None:

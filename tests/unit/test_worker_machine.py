@@ -14,15 +14,15 @@ from barnraise.wire.messages import (
     Ack,
     Assign,
     Decline,
-    Go,
     Heartbeat,
     Hello,
+    Identify,
     Leave,
     Newer,
-    Next,
     Offer,
     Pulse,
-    Who,
+    RequestTask,
+    SendPayload,
 )
 from barnraise.worker import actions as act
 from barnraise.worker import events as ev
@@ -79,7 +79,7 @@ def test_a_worker_greets_prepares_and_asks() -> None:
     assert bench.hello is not None
     assert bench.hello.profile.tokens_per_second == 50.0
     bench.welcome()
-    assert bench.sent[-1] == Next(-1)
+    assert bench.sent[-1] == RequestTask(-1)
 
 
 def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
@@ -103,13 +103,13 @@ def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
     bench.finish_task()
     bench.ack(number, True)
     before = len(hellos(bench))
-    assert isinstance(bench.sent[-1], Next)
+    assert isinstance(bench.sent[-1], RequestTask)
     for _ in range(int(LONGEST_ANSWER) + 2):
         bench.tick(1.0)
         bench.pulse(1.0)
     assert len(hellos(bench)) > before
     bench.welcome()
-    assert isinstance(bench.sent[-1], Next)
+    assert isinstance(bench.sent[-1], RequestTask)
 
 
 def test_an_answer_behind_what_fills_the_line_is_waited_for() -> None:
@@ -118,7 +118,7 @@ def test_an_answer_behind_what_fills_the_line_is_waited_for() -> None:
     number = bench.training.id if bench.training else 0
     bench.newer()
     bench.nearly()
-    assert isinstance(bench.sent[-1], Next)
+    assert isinstance(bench.sent[-1], RequestTask)
     bench.finish_task()
     bench.ack(number, True)
     before = len(hellos(bench))
@@ -154,7 +154,7 @@ def test_a_task_about_a_version_that_never_comes_is_given_up() -> None:
     assert len(hellos(bench)) > before
     assert hellos(bench)[-1].working == ()
     bench.welcome()
-    assert isinstance(bench.sent[-1], Next)
+    assert isinstance(bench.sent[-1], RequestTask)
 
 
 def test_a_payload_whose_answer_was_lost_is_offered_again() -> None:
@@ -209,7 +209,7 @@ def test_numbers_of_another_controller_are_new_assignments() -> None:
     first = bench.training.id
     bench.finish_task()
     bench.ack(first, True)
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.succeed(lost=first)
     bench.assign()
     fetch_all(bench)
@@ -225,7 +225,7 @@ def test_numbers_that_a_resumed_controller_knows_are_not_done_again() -> None:
     again = Assign(msgspec.structs.replace(bench.training, news=News((), 0, 1.0)))
     bench.finish_task()
     bench.ack(again.task.id, True)
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.succeed(lost=0)
     bench.hear(again)
     assert bench.worker.tasks.waiting is None
@@ -235,11 +235,11 @@ def test_a_replica_of_versions_that_another_controller_lacks_is_void() -> None:
     bench = ready(overlapping=False)
     bench.finish_task()
     version = bench.replica
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.epoch += 1
     bench.welcome(newest=delta(version))
     assert bench.worker.incoming.have == version
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.epoch += 1
     other = msgspec.structs.replace(delta(version), parameters_digest=digest(17))
     bench.replica = -1
@@ -252,10 +252,10 @@ def test_an_answer_to_an_older_greeting_does_not_count() -> None:
     bench = ready()
     first = bench.hello
     assert first is not None
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.welcome(greeting=first.greeting)
     assert not bench.worker.contact.greeted
-    bench.hear(Who())  # in answer to something sent before the last Hello
+    bench.hear(Identify())  # in answer to something sent before the last Hello
     assert len(hellos(bench)) == first.greeting + 1
     bench.welcome()
     assert bench.worker.contact.greeted
@@ -325,7 +325,7 @@ def test_without_overlap_the_next_task_is_asked_for_with_the_upload() -> None:
     bench = ready(overlapping=False)
     assert bench.asked is None
     bench.finish_task()
-    assert bench.asked == Next(bench.replica)
+    assert bench.asked == RequestTask(bench.replica)
     assert list(bench.payloads) == [1]
 
 
@@ -355,11 +355,11 @@ def test_a_task_shorter_than_the_lead_is_followed_up_as_it_starts() -> None:
     bench = ready()
     with_waiting(bench)
     bench.worker.tasks.lead.seconds, bench.worker.tasks.lead.step_seconds = 1.0, 0.1
-    asked = sum(isinstance(message, Next) for message in bench.sent)
+    asked = sum(isinstance(message, RequestTask) for message in bench.sent)
     bench.finish_task()
     bench.tick(0.0)
     assert bench.training is not None
-    assert sum(isinstance(message, Next) for message in bench.sent) == asked + 1
+    assert sum(isinstance(message, RequestTask) for message in bench.sent) == asked + 1
 
 
 def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
@@ -368,7 +368,7 @@ def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
     bench.finish_task()
     with_waiting(bench)
     bench.finish_task()
-    bench.hear(Who())
+    bench.hear(Identify())
     assert bench.hello is not None
     assert (bench.hello.pending, bench.hello.working) == ((1, 2), (3,))
     bench.welcome()  # the bench checks that both are uploaded
@@ -376,7 +376,7 @@ def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
 
 def test_what_is_finished_while_the_controller_is_silent_is_sent_after_the_welcome() -> None:
     bench = ready()
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.finish_task()
     assert list(bench.payloads) == [1]
     actions_before = len(bench.done)
@@ -389,7 +389,7 @@ def test_work_that_runs_elsewhere_is_dropped_wherever_it_is() -> None:
     with_waiting(bench)
     bench.finish_task()
     with_waiting(bench)
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.welcome(forget=(1, 2, 3))
     assert bench.done == {1: False}
     assert bench.cut
@@ -417,7 +417,7 @@ def test_a_reconnection_during_a_task_does_not_cost_the_overlap() -> None:
     bench = ready()
     bench.nearly()
     assert bench.asked is not None
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.welcome()
     assert bench.asked is not None
     assert bench.training is not None
@@ -438,7 +438,7 @@ def test_a_blob_that_is_gone_brings_a_new_task_but_not_at_once() -> None:
     assert bench.hello is not None
     assert bench.hello.working == (1,)
     bench.welcome()
-    assert bench.asked == Next(bench.replica)
+    assert bench.asked == RequestTask(bench.replica)
 
 
 def test_a_replica_that_does_not_match_is_replaced_by_a_snapshot() -> None:
@@ -449,7 +449,7 @@ def test_a_replica_that_does_not_match_is_replaced_by_a_snapshot() -> None:
     bench.finish_update(good=False)
     bench.tick(HELLO_INTERVAL)
     bench.welcome()
-    assert bench.asked == Next(-1)
+    assert bench.asked == RequestTask(-1)
     bench.conclude(tasks=3)
 
 
@@ -504,13 +504,13 @@ def test_the_time_that_an_answer_waits_for_a_standby_is_none_of_the_lines(wait: 
     (number,) = bench.payloads
     outgoing = Outgoing()
     outgoing.keep(msgspec.structs.replace(bench.payloads[number], payload=Blob(digest(1), 1_000_000)))
-    outgoing.go(Go(number, 0), 0.0)
+    outgoing.go(SendPayload(number, 0), 0.0)
     actions, link = outgoing.arrived(number, LinkReport(), 2.0)
     assert actions == [act.CancelUpload()]
     assert link.up == 500_000.0
     assert number in outgoing.pending
     assert outgoing.answered(number, True, link, 2.0 + wait)[1] == link
-    assert bench.worker.handle(ev.Received(Go(number, EVERYTHING)), bench.now) == []
+    assert bench.worker.handle(ev.Received(SendPayload(number, EVERYTHING)), bench.now) == []
     assert number in bench.worker.outgoing.pending
 
 
@@ -524,7 +524,7 @@ def test_what_was_fetched_to_get_ready_says_nothing_of_the_downlink(uptime: floa
     bench.handle(ev.Fetched(digest(77), 1_000_000))
     bench.finish_preparing()
     bench.welcome()
-    assert bench.sent[-1] == Next(-1)
+    assert bench.sent[-1] == RequestTask(-1)
     assert bench.worker.contact.link.down == 0.0
 
 
@@ -639,7 +639,7 @@ def test_leaving_hands_in_everything_first() -> None:
 
 def test_leaving_waits_for_a_silent_controller() -> None:
     bench = ready()
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.leave()
     bench.finish_task(steps=2)
     bench.ack(10**6, True)
@@ -665,7 +665,7 @@ def test_leaving_gives_up_on_a_controller_that_is_gone() -> None:
 
 def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> None:
     bench = ready()
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.leave()
     bench.finish_task(steps=0)
     bench.tick(PATIENCE)
@@ -795,7 +795,7 @@ def test_versions_wait_while_one_is_measured_and_are_taken_in_then() -> None:
 def test_the_way_to_what_is_measured_comes_before_what_leads_beyond() -> None:
     bench = ready()
     bench.newer(behind=2)  # on its way when the connection is lost
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.welcome()
     bench.nearly()
     bench.asked = None  # what it hears is the answer
@@ -854,7 +854,7 @@ def test_leaving_cuts_a_measurement_short_and_hands_in_nothing_of_it() -> None:
 def test_a_measurement_that_is_somebody_elses_is_cut_short_and_the_worker_goes_on() -> None:
     bench = ready()
     task = measuring(bench)
-    bench.hear(Who())
+    bench.hear(Identify())
     bench.welcome(forget=(task.id,))
     assert bench.cut
     bench.finish_task()
@@ -948,7 +948,7 @@ def test_what_cannot_be_taken_back_is_given_back() -> None:
     bench.assign(kind="audit", older=2)
     bench.fetch_failed(delta(1).blob.digest)
     assert bench.fetching.keys() == {SHARDS[0].digest}, "the other delta is forgotten"
-    assert [type(message) for message in bench.sent[-2:]] == [Decline, Next]
+    assert [type(message) for message in bench.sent[-2:]] == [Decline, RequestTask]
     assert bench.replica == 2, "and what it has stays"
 
 

@@ -15,7 +15,7 @@ from barnraise.ledger.decisions import Change
 
 if TYPE_CHECKING:
     from barnraise.controller.state.state import NodeState, State
-    from barnraise.trust.standing import Standing
+    from barnraise.trust.reputation import Reputation
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def living(
     ]
 
 
-def judged(standing: Standing, now: float) -> str:
+def judged(standing: Reputation, now: float) -> str:
     """What follows for a node from what it was found guilty of; empty where it gets tasks."""
     if standing.until == math.inf:
         return BANNED

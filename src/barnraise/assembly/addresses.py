@@ -15,7 +15,7 @@ from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
     from barnraise.controller.shell.server import Server  # it imports torch
-    from barnraise.transport.doorway import Doorway
+    from barnraise.transport.handover import HandoverListener
 
 FILE = "address.json"
 """There once the run has ever listened."""
@@ -33,12 +33,14 @@ class Whereabouts(msgspec.Struct, frozen=True):
     mode: Mode
 
 
-async def listen(server: Server, run: RunDirectory, plan: Plan, mode: Mode, doorway: Doorway | None = None) -> str:
-    """Bind `server`, on the ports that the run had before, or at a `doorway` there that is open already, and remember
+async def listen(
+    server: Server, run: RunDirectory, plan: Plan, mode: Mode, handover: HandoverListener | None = None
+) -> str:
+    """Bind `server`, on the ports that the run had before, or at a `handover` there that is open already, and remember
     them: the URI. Raises AddressError."""
     before = recorded_uri(run)
     try:
-        uri = await server.bind(address(plan.run_file.controller, before), doorway)
+        uri = await server.bind(address(plan.run_file.controller, before), handover)
     except AddressError as error:
         if not before:
             raise

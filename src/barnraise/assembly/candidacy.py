@@ -23,10 +23,10 @@ from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.transport import Keys
 from barnraise.transport.base import Delivery
-from barnraise.transport.doorway import Doorway
+from barnraise.transport.handover import HandoverListener
 from barnraise.transport.seals import supersedes
 from barnraise.wire.frames import decode_from_worker, encode
-from barnraise.wire.messages import Hello, Who
+from barnraise.wire.messages import Hello, Identify
 
 TELL = 10.0
 """Seconds between two words about who has come."""
@@ -36,12 +36,12 @@ ASK = 1.0
 
 
 class Candidacy:
-    """The shell of one `Succession`. `doorway` is open while this standby is a candidate, and stays so once it is
+    """The shell of one `Succession`. `handover` is open while this standby is a candidate, and stays so once it is
     confirmed."""
 
     def __init__(self, run: RunDirectory, follower: Follower, ports: Ports, voice: Voice) -> None:
         self._run, self._follower, self._ports, self._voice = run, follower, ports, voice
-        self.succession, self.doorway = Succession(follower.lease), Doorway()
+        self.succession, self.handover = Succession(follower.lease), HandoverListener()
         self._keys: dict[str, str] = {}  # those of the workers that may greet -> names
         self._asked: dict[str, float] = {}
         self._hearing: asyncio.Task[None] | None = None
@@ -78,9 +78,9 @@ class Candidacy:
         self._voice.say(self._why())
 
     async def close(self) -> None:
-        """Let go of the doorway, where nobody has taken it."""
+        """Let go of the handover listener, where nobody has taken it."""
         await self._hear_no_more()
-        await self.doorway.close()
+        await self.handover.close()
 
     async def _stand(self) -> None:
         """Listen to the workers."""
@@ -89,7 +89,7 @@ class Candidacy:
         self._keys = {node.badge.key: node.id for node in nodes.values() if not node.revoked}
         controllers = Keys.load(self._run.keys / "controller.json")
         self._ports.release()
-        await self.doorway.open(self._ports.uri, controllers, self._keys)
+        await self.handover.open(self._ports.uri, controllers, self._keys)
         self._hearing = asyncio.ensure_future(self._hear(controllers))
         self._said_at = time.monotonic()
         self._voice.say(
@@ -101,13 +101,13 @@ class Candidacy:
     async def _yield(self) -> None:
         """Follow again; workers that came are refused, and go back."""
         await self._hear_no_more()
-        await self.doorway.close()
+        await self.handover.close()
         self._voice.say("the controller answers again: following it, nothing has changed")
         with contextlib.suppress(AddressError):  # the port is free as long as nobody takes it
             self._ports.take()
 
     async def _hear(self, controllers: Keys) -> None:
-        while batch := await self.doorway.receive_many():
+        while batch := await self.handover.receive_many():
             for delivery in batch:
                 with contextlib.suppress(WireError):
                     self._greeted(delivery, controllers)
@@ -122,7 +122,7 @@ class Candidacy:
             now = time.monotonic()
             if now - self._asked.get(node, 0.0) >= ASK:
                 self._asked[node] = now
-                self.doorway.listener.send(peer, encode(Who()))
+                self.handover.listener.send(peer, encode(Identify()))
         elif supersedes(message.term, self._follower.term, controllers, self._run.path.name):
             if not self._said_later:
                 self._voice.warn(
@@ -131,7 +131,7 @@ class Candidacy:
                 )
             self._said_later = True
         else:
-            self.doorway.aside[peer.key] = delivery
+            self.handover.aside[peer.key] = delivery
             self.succession.greeted(node, self._follower.silence)
 
     async def _hear_no_more(self) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from barnraise.assembly.addresses import listen
-from barnraise.assembly.course import how_to_go_on, see_through
 from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.hosting import Host
+from barnraise.assembly.lifecycle import how_to_go_on, see_through
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.assembly.voice import Say, Voice

@@ -8,11 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from barnraise.assembly.keeper import Start, kept
+from barnraise.assembly.supervisor import Start, kept
 
 
 class Helper:
-    """Started here, and then it ends with this process; or by a keeper, and then it may have served a controller
+    """Started here, and then it ends with this process; or by a supervisor, and then it may have served a controller
     before (`again`)."""
 
     def __init__(
@@ -27,12 +27,12 @@ class Helper:
 
     @classmethod
     async def start(cls, role: str, module: str, log: Path) -> Helper:
-        """Have it run `module`, its errors in `log`; `role` is one of the keeper's."""
-        keeper = kept()
-        if keeper is not None:
-            if not keeper.played:
-                keeper.wish(Start(role, module, str(log)))
-            return cls(*await _streams(*keeper.pipes[role]), None, again=bool(keeper.played))
+        """Have it run `module`, its errors in `log`; `role` is one of the supervisor's."""
+        supervisor = kept()
+        if supervisor is not None:
+            if not supervisor.played:
+                supervisor.wish(Start(role, module, str(log)))
+            return cls(*await _streams(*supervisor.pipes[role]), None, again=bool(supervisor.played))
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", module, str(os.getpid()),
@@ -58,13 +58,13 @@ class Helper:
         self._orders.close()
 
     def kill(self) -> None:
-        """Unless it has ended, or is the keeper's."""
+        """Unless it has ended, or is the supervisor's."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def wait(self, seconds: float) -> None:
-        """Until it has ended; after so many seconds it is killed. The keeper's lives on."""
+        """Until it has ended; after so many seconds it is killed. The supervisor's lives on."""
         if self._process is None:
             return
         try:

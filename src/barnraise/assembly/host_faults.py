@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barnraise.assembly.ground import Ground
-from barnraise.assembly.keeper import Revive, kept
+from barnraise.assembly.host_resources import HostResources
+from barnraise.assembly.supervisor import Revive, kept
 from barnraise.config.faults import ClockJump, Fault, FullDisk, KillController, Planned, SlowDisk
 from barnraise.core.errors import InputError
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
@@ -26,8 +26,8 @@ from barnraise.ledger.decisions import Decision
 from barnraise.ledger.segments import PayloadBytes
 
 
-class HostFaults(Ground):
-    """The ground of a controller that `planned` faults befall. InputError for a death without a keeper."""
+class HostFaults(HostResources):
+    """The ground of a controller that `planned` faults befall. InputError for a death without a supervisor."""
 
     def __init__(self, planned: Sequence[Planned], run: RunDirectory) -> None:
         self.planned, self.run = planned, run
@@ -36,10 +36,10 @@ class HostFaults(Ground):
         self._usual = resource.getrlimit(resource.RLIMIT_FSIZE)
         self._lowered, self._lock = 0, threading.Lock()  # threads that write while the limit is low
         self.ahead = 0.0
-        self.keeper = kept()
-        self.played = list(self.keeper.played) if self.keeper else []  # places in the list
+        self.supervisor = kept()
+        self.played = list(self.supervisor.played) if self.supervisor else []  # places in the list
         deaths = [place for place, plan in enumerate(planned) if isinstance(plan.fault, KillController)]
-        if deaths and self.keeper is None:
+        if deaths and self.supervisor is None:
             raise InputError(
                 "kill_controller ends the process that plays it: let a command of its own do that, `barnraise train` "
                 "or `barnraise lab`, or leave it out of the run file's faults"
@@ -75,7 +75,7 @@ class HostFaults(Ground):
 
     def was_missed(self, plan: Planned) -> bool:
         """Whether an earlier process of this command died before it could play it."""
-        return bool(self.keeper and self.keeper.played) and not self.was_played(plan)
+        return bool(self.supervisor and self.supervisor.played) and not self.was_played(plan)
 
     def play(self, plan: Planned) -> bool:
         """Play it now; False when it is not about this process."""
@@ -107,9 +107,9 @@ class HostFaults(Ground):
 
     def _die(self, place: int) -> None:
         fault = self.planned[place].fault
-        assert self.keeper is not None
+        assert self.supervisor is not None
         assert isinstance(fault, KillController)
-        self.keeper.die(Revive(str(self.run.path), fault.seconds, (*self.played, place)))
+        self.supervisor.die(Revive(str(self.run.path), fault.seconds, (*self.played, place)))
 
     def _kill_controller(self, plan: Planned, fault: KillController) -> None:
         self._die(self.planned.index(plan))

@@ -13,12 +13,12 @@ import torch
 from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
-from barnraise.account.standing import encoded_from_afar
+from barnraise.account.run_status import encoded_from_afar
 from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
-from barnraise.assembly.ground import Ground
+from barnraise.assembly.host_resources import HostResources
 from barnraise.assembly.invites import BookReader, allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
@@ -66,10 +66,10 @@ class Host:
         self.ledger.close()
 
 
-def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground: Ground | None = None) -> Host:
+def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground: HostResources | None = None) -> Host:
     """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
     the run directory is as it was. `ground` is what it stands on: this machine, unless given."""
-    ground = ground or Ground()
+    ground = ground or HostResources()
     ledger = ground.ledger(run)
     try:
         return _open(run, plan, ledger, warn, ground)
@@ -78,7 +78,7 @@ def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground
         raise
 
 
-def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None], ground: Ground) -> Host:
+def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], None], ground: HostResources) -> Host:
     checkpoints = ground.checkpoints(run)
     found, told_before = replay(ledger, checkpoints), ledger.newest(notes.RunFile)
     for damage in ledger.segments.damage:

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from barnraise.account.links import FILE, LinkUse
+from barnraise.assembly.forkserver import InvitedWorker
 from barnraise.assembly.helper import Helper
-from barnraise.assembly.keeper import kept
 from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
-from barnraise.assembly.nursery import Guest
+from barnraise.assembly.supervisor import kept
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import InterruptRequested
@@ -77,10 +77,10 @@ class LabWorkers(LocalWorkers):
         self.stopping = self.broken = False
 
     async def warm_up(self) -> None:
-        """Start nursery and emulator and wait until there are namespaces; then this thread lives in the host's."""
+        """Start forkserver and emulator and wait until there are namespaces; then this thread lives in the host's."""
         namespaces.require()
-        keeper = kept()
-        if keeper is None or not keeper.played:
+        supervisor = kept()
+        if supervisor is None or not supervisor.played:
             namespaces.refuse_stale(list(self.namespaces.values()))
         await super().warm_up()
         log = self.run.logs / "links.log"
@@ -114,8 +114,8 @@ class LabWorkers(LocalWorkers):
         super().start(server, uri)
         self.watch_over(self._watch_links())
 
-    def order_for(self, worker: WorkerSection) -> Guest:
-        return Guest(
+    def order_for(self, worker: WorkerSection) -> InvitedWorker:
+        return InvitedWorker(
             name=worker.name,
             log=str(self.log(worker)),
             means=self.means(worker),

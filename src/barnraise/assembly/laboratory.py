@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from barnraise.assembly.addresses import listen
-from barnraise.assembly.course import how_to_go_on, see_through
 from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.invites import new_invite
 from barnraise.assembly.lab_workers import LabWorkers
+from barnraise.assembly.lifecycle import how_to_go_on, see_through
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.assembly.voice import Say, Voice
 from barnraise.config.document import Document

@@ -1,4 +1,4 @@
-"""The workers that `train` starts on this machine, through the nursery, and the faults planned for them.
+"""The workers that `train` starts on this machine, through the forkserver, and the faults planned for them.
 
 One that ends without having been told to is started again, a few times; then it stays down, with its reason.
 """
@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from barnraise.account.links import LinkUse
+from barnraise.assembly.forkserver import End, LocalWorker, Order
 from barnraise.assembly.helper import Helper
 from barnraise.assembly.local_faults import LocalFaults
-from barnraise.assembly.nursery import End, Local, Order
 from barnraise.config.faults import Join, Planned
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
@@ -68,12 +68,14 @@ class LocalWorkers:
         self._joined: dict[str, tuple[WorkerSection, float]] = {}
         self._left = asyncio.Event()
         self._can_start = True
-        self.nursery: Helper | None = None
+        self.forkserver: Helper | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Start the nursery; it imports while the controller prepares."""
-        self.nursery = await Helper.start("workers", "barnraise.assembly.nursery", self.run.logs / "nursery.log")
+        """Start the forkserver; it imports while the controller prepares."""
+        self.forkserver = await Helper.start(
+            "workers", "barnraise.assembly.forkserver", self.run.logs / "forkserver.log"
+        )
 
     def start(self, server: Server, uri: str) -> None:
         """Start all workers against the controller at `uri`, and keep watching them."""
@@ -102,15 +104,15 @@ class LocalWorkers:
     def launch(self, worker: WorkerSection) -> None:
         """Start its process."""
         order = self.order_for(worker)
-        assert self.nursery is not None
-        self.nursery.order(msgspec.json.encode(order))
+        assert self.forkserver is not None
+        self.forkserver.order(msgspec.json.encode(order))
 
     def order_for(self, worker: WorkerSection) -> Order:
-        """What the nursery is told; the controller learns the worker's key."""
+        """What the forkserver is told; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
         self.server.post(Admitted(worker.name, keys.public, signer=keys.signer.public))
-        return Local(
+        return LocalWorker(
             name=worker.name,
             log=str(self.log(worker)),
             means=self.means(worker, self.link_of(self._places[worker.name], worker)),
@@ -158,12 +160,14 @@ class LocalWorkers:
         self.workers += [worker for worker in joined if worker.name not in dead]
         for name in sorted(dead):
             self.down[name] = "ended, as the run file's faults say"
-            if self.nursery is not None and self.nursery.again:  # the controller may have died before it saw to that
-                self.nursery.order(msgspec.json.encode(End(name)))
+            if (
+                self.forkserver is not None and self.forkserver.again
+            ):  # the controller may have died before it saw to that
+                self.forkserver.order(msgspec.json.encode(End(name)))
 
     async def _watch(self) -> None:
-        assert self.nursery is not None
-        while line := await self.nursery.report():
+        assert self.forkserver is not None
+        while line := await self.forkserver.report():
             report = msgspec.json.decode(line)
             if "started" in report:
                 self.has_process(report["started"], report["pid"])
@@ -171,7 +175,7 @@ class LocalWorkers:
                 self.ended(report["ended"], report["code"], report["reason"])
         self._can_start = False
         for name in sorted(self.up):
-            self.ended(name, 1, f"the process that starts workers ended: {log_tail(self.run.logs / 'nursery.log')}")
+            self.ended(name, 1, f"the process that starts workers ended: {log_tail(self.run.logs / 'forkserver.log')}")
 
     def has_process(self, name: str, pid: int) -> None:
         """The worker's process. One that is to end by now does; one that hung when the controller died goes on."""
@@ -179,7 +183,7 @@ class LocalWorkers:
         if name in self.down and not self.leaving:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if self.nursery is not None and self.nursery.again:
+        if self.forkserver is not None and self.forkserver.again:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self.faults.has_process(name)
@@ -250,17 +254,17 @@ class LocalWorkers:
         return ()
 
     async def stop(self) -> None:
-        """End the workers that are left, and the nursery."""
+        """End the workers that are left, and the forkserver."""
         self.leaving = True
         self.faults.wake_all()
         for task in self._tasks:
             task.cancel()
-        if self.nursery is None:
+        if self.forkserver is None:
             return
         if not self._joined:
-            self.nursery.kill()  # it imports: nothing would be lost
-        self.nursery.no_more_orders()
-        await self.nursery.wait(5.0)
+            self.forkserver.kill()  # it imports: nothing would be lost
+        self.forkserver.no_more_orders()
+        await self.forkserver.wait(5.0)
 
 
 def log_tail(path: Path, lines: int = 5) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from barnraise.account.standing import Standing, printable_of
+from barnraise.account.run_status import RunStatus, printable_of
 from barnraise.assembly.joining import default_home
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import AddressError, InviteError, WireError
@@ -29,7 +29,7 @@ INTERVAL, PATIENCE = 3.0, 60.0
 LONGEST_REASON = 1000
 
 
-async def look(invite: str, home: Path | None = None) -> Standing:
+async def look(invite: str, home: Path | None = None) -> RunStatus:
     """How the run stands that `invite` is for. This machine keeps a key for it in `home`, so that it takes one use of
     the invite however often it looks. Raises InviteError, AddressError."""
     ticket = Invite.parse(invite, time.time())
@@ -48,7 +48,7 @@ async def look(invite: str, home: Path | None = None) -> Standing:
         await connection.close()
 
 
-async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> Standing:
+async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> RunStatus:
     nonce = secrets.token_hex(32)
     mark = proof(ticket.secret, ticket.server_key, keys.public, OBSERVER, nonce)
     question = encode(Observe(PROTOCOL_VERSION, ticket.token, OBSERVER, nonce, mark))
@@ -64,8 +64,8 @@ async def _ask(connection: Connection, ticket: Invite, keys: Keys) -> Standing:
                         return _read(raw)
 
 
-def _read(raw: memoryview) -> Standing:
+def _read(raw: memoryview) -> RunStatus:
     try:
-        return msgspec.json.decode(raw, type=Standing)
+        return msgspec.json.decode(raw, type=RunStatus)
     except MALFORMED as error:
         raise WireError(f"the controller's answer cannot be read: {printable(str(error))}") from None

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnraise.assembly.addresses import listen, recorded_mode
-from barnraise.assembly.course import how_to_go_on, see_through
 from barnraise.assembly.ending import Summary, conclude
 from barnraise.assembly.fencing import fence, predecessors
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.invites import new_invite
+from barnraise.assembly.lifecycle import how_to_go_on, see_through
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.assembly.voice import Say, Voice
 from barnraise.core.errors import AddressError
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Invite
-from barnraise.transport.doorway import Doorway
+from barnraise.transport.handover import HandoverListener
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Summary
         return await _serve(run, plan, voice, lambda: prepare(plan, run, voice.say), invitation)
 
 
-async def resume_serving(run: RunDirectory, plan: Plan, voice: Voice, doorway: Doorway | None = None) -> Summary:
-    """Go on with a run whose lock is held, for the workers that wait for it; some perhaps at a `doorway`."""
-    return await _serve(run, plan, voice, lambda: None, doorway=doorway)
+async def resume_serving(
+    run: RunDirectory, plan: Plan, voice: Voice, handover: HandoverListener | None = None
+) -> Summary:
+    """Go on with a run whose lock is held, for the workers that wait for it; some perhaps at a `handover`."""
+    return await _serve(run, plan, voice, lambda: None, handover=handover)
 
 
 async def _serve(
@@ -50,12 +52,12 @@ async def _serve(
     voice: Voice,
     prepare: Callable[[], None],
     invitation: Invitation | None = None,
-    doorway: Doorway | None = None,
+    handover: HandoverListener | None = None,
 ) -> Summary:
     fences: list[asyncio.Future[None]] = []
 
     async def listening(host: Host, note: Say) -> str:
-        uri = await listen(host.server, run, plan, "serve", doorway)
+        uri = await listen(host.server, run, plan, "serve", handover)
         keys, term = host.server.enrolment.keys, host.server.standbys.term
         fences.extend(asyncio.ensure_future(fence(before, keys, term)) for before in predecessors(run))
         note(f"listening on {uri.replace(' ', ' and ')}; {how_to_go_on(run)}")

@@ -41,8 +41,8 @@ from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy
 from barnraise.transport import Invite, Keys
-from barnraise.transport.doorway import Doorway
 from barnraise.transport.fallback import connection_for
+from barnraise.transport.handover import HandoverListener
 from barnraise.trust.roles import STANDBY, wrong_invite
 
 MARK = "standby"
@@ -81,8 +81,8 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
         run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
         follows(run, ticket.uri)
         take_over_wanted(run)  # of an earlier standby
-        doorway = await _follow(run, ticket, ports, voice, place.name)
-        if doorway is None:
+        handover = await _follow(run, ticket, ports, voice, place.name)
+        if handover is None:
             return None
         try:
             (run.path / MARK).unlink(missing_ok=True)
@@ -92,12 +92,12 @@ async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
             voice.say(f"taking over run {ticket.run} (epoch {epoch}); listening at {ports.uri}")
             if is_over(run):
                 return await resume_run(run, voice)
-            return await resume_serving(run, recorded_plan(run), voice, doorway)
+            return await resume_serving(run, recorded_plan(run), voice, handover)
         finally:
-            await doorway.close()
+            await handover.close()
 
 
-async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> Doorway | None:
+async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> HandoverListener | None:
     """Copy until this standby is to be the controller: where workers have come to it. None when nothing is left to
     do."""
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "standby"
@@ -132,7 +132,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
             return None
         await check(run, follower)
         confirmed = True
-        return candidacy.doorway
+        return candidacy.handover
     except (CorruptionError, WireError) as error:
         raise _broken(run, str(error)) from None
     except AddressError as error:

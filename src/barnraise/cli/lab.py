@@ -44,8 +44,8 @@ def lab(
 
         require()
     from barnraise.assembly.laboratory import lab_new, with_workers
-    from barnraise.cli.keeping import keep_if_needed
     from barnraise.cli.summary import tell
+    from barnraise.cli.supervising import keep_if_needed
     from barnraise.cli.view import VOICE
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import LAB

@@ -30,7 +30,7 @@ def resume(
         tell(over, json=json)
         return
     from barnraise.assembly.hosting import recorded_plan
-    from barnraise.cli.keeping import keep_if_needed
+    from barnraise.cli.supervising import keep_if_needed
 
     keep_if_needed(recorded_plan(run), json=json)
     with run.lock():

@@ -12,7 +12,7 @@ from barnraise.cli import console
 from barnraise.core.program import program
 
 if TYPE_CHECKING:
-    from barnraise.account.standing import Standing
+    from barnraise.account.run_status import RunStatus
     from barnraise.ledger import RunDirectory
 
 
@@ -43,7 +43,7 @@ def status(
         console.emit_json(shown.told) if json else _show(shown, f": {shown.finished}" if shown.finished else "")
         return
     from barnraise.account.account import read
-    from barnraise.account.standing import marks_of, standing
+    from barnraise.account.run_status import marks_of, standing
     from barnraise.config.load import load
     from barnraise.ledger import RunDirectory
 
@@ -60,7 +60,7 @@ def status(
     _advise(shown.state, folder, pid, run)
 
 
-def _show(shown: Standing, detail: str) -> None:
+def _show(shown: RunStatus, detail: str) -> None:
     from rich.text import Text
 
     from barnraise.cli.panel import sparkline, told

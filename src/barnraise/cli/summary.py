@@ -11,7 +11,7 @@ from barnraise.account import scores as sat
 from barnraise.account.account import Account
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
-from barnraise.account.standing import marks_of
+from barnraise.account.run_status import marks_of
 from barnraise.assembly.ending import Summary
 from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console

@@ -29,7 +29,7 @@ def train(
     Prints how to resume first, a live view while it works, and a summary with the place of the exported model.
     """
     document = read(run_file)
-    from barnraise.cli.keeping import keep_if_needed
+    from barnraise.cli.supervising import keep_if_needed
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import TRAIN
     from barnraise.plan.verify import verify

@@ -119,7 +119,7 @@ class Observer:
 
 def _doubts(machine: Controller, now: float) -> dict[str, str]:
     """Nodes that take part and get no tasks now, and why."""
-    found = dict.fromkeys(machine.flapping.resting_at(now), HELD_OFF)
+    found = dict.fromkeys(machine.backoff.resting_at(now), HELD_OFF)
     return found | dict.fromkeys(machine.membership.suspected_at(now), SUSPECT)
 
 

@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.backoff import Flapping
-from barnraise.controller.fleet.cost_model import Forecasts
-from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.cost_model import CostModel
+from barnraise.controller.fleet.data_locality import DataLocality
 from barnraise.controller.fleet.membership import Membership, turned_away
-from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.pacing import Pacing
-from barnraise.controller.fleet.probation import Newcomers
-from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.probation import Probation
+from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.telemetry import Sampling
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Action, Journal, Send
 from barnraise.controller.state.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
 from barnraise.controller.state.fold import apply
@@ -31,9 +31,9 @@ from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.versions.arrivals import Arrivals
 from barnraise.controller.versions.buffer import Buffer
-from barnraise.controller.versions.buffer_deadline import Waiting
+from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
-from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
@@ -41,13 +41,13 @@ from barnraise.controller.work.flushing import Flushing
 from barnraise.controller.work.inspection import Inspection
 from barnraise.controller.work.offences import Offences
 from barnraise.controller.work.scoring import Scoring
-from barnraise.controller.work.speculation import Copies
+from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.training import Training
-from barnraise.controller.work.unschedulable import Fitting
-from barnraise.controller.work.utilisation import Employment
+from barnraise.controller.work.unschedulable import Unschedulable
+from barnraise.controller.work.utilisation import Utilisation
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.wire.messages import FOR_GOOD, Hello, Message, Stop, Who
+from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
 
 
 class Controller:
@@ -61,78 +61,80 @@ class Controller:
         self.state = state if state is not None else State()
         self.context = context = Context(settings, self.state, epoch)
         context.follow, context.forget = self._follow, self._forget
-        self.custody = Custody(context)
-        self.flapping = Flapping(context)
-        self.speeds = Speeds(context, self.custody, self.flapping)
-        self.membership = Membership(context, self.custody, self.flapping, self.speeds)
+        self.uploads = Uploads(context)
+        self.backoff = Backoff(context)
+        self.speeds = Speeds(context, self.uploads, self.backoff)
+        self.membership = Membership(context, self.uploads, self.backoff, self.speeds)
         self.pacing = Pacing(context, self.speeds, self.membership)
         self.publishing = Publishing(context, self.pacing)
-        self.measuring = Measuring(context, self.membership, self.pacing, self.publishing)
-        context.needs_nodes = lambda: self.measuring.needs_nodes
-        self.ending = Ending(context, self.membership, self.publishing, self.measuring)
+        self.evaluation = Evaluation(context, self.membership, self.pacing, self.publishing)
+        context.needs_nodes = lambda: self.evaluation.needs_nodes
+        self.ending = Ending(context, self.membership, self.publishing, self.evaluation)
         flushing = Flushing(context, self.membership, self.speeds)
-        self.holdings, self.rooms = Holdings(context), Rooms(context, self.flapping)
-        self.forecasts = Forecasts(context, self.custody, self.speeds, self.holdings)
-        sampling, self.employment = Sampling(context, self.forecasts, self.rooms), Employment(context)
-        context.expect, context.sample = self.forecasts.expect, sampling.sample
-        self.newcomers = Newcomers(context, self.pacing)
-        training = Training(context, self.speeds, self.pacing, self.publishing, self.newcomers)
-        sentencing = Sentencing(context, self.membership)
-        self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.rooms, sentencing)
-        self.scoring = Scoring(context, sentencing, self.newcomers)
-        kinds: tuple[TaskKind, ...] = (flushing, auditing, self.measuring, training)
+        self.data_locality, self.memory_limits = DataLocality(context), MemoryLimits(context, self.backoff)
+        self.cost_model = CostModel(context, self.uploads, self.speeds, self.data_locality)
+        sampling, self.utilisation = Sampling(context, self.cost_model, self.memory_limits), Utilisation(context)
+        context.expect, context.sample = self.cost_model.expect, sampling.sample
+        self.probation = Probation(context, self.pacing)
+        training = Training(context, self.speeds, self.pacing, self.publishing, self.probation)
+        sanctions = Sanctions(context, self.membership)
+        self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.memory_limits, sanctions)
+        self.scoring = Scoring(context, sanctions, self.probation)
+        kinds: tuple[TaskKind, ...] = (flushing, auditing, self.evaluation, training)
         self.kinds = {kind.name: kind for kind in kinds}
-        self.arrivals = Arrivals(context, self.custody, self.speeds)
-        self.copies = Copies(context, self.custody, self.membership, self.arrivals, self.measuring, self.rooms)
+        self.arrivals = Arrivals(context, self.uploads, self.speeds)
+        self.speculation = Speculation(
+            context, self.uploads, self.membership, self.arrivals, self.evaluation, self.memory_limits
+        )
         self.inspection = Inspection(
             context,
-            self.custody,
-            Offences(context, self.membership, sentencing),
-            self.copies,
+            self.uploads,
+            Offences(context, self.membership, sanctions),
+            self.speculation,
             kinds=self.kinds,
             auditing=auditing,
             scoring=self.scoring,
         )
-        self.waiting = Waiting(context, self.arrivals)
-        self.buffer = Buffer(context, self.custody, self.speeds, self.ending, self.waiting)
+        self.waiting = BufferDeadline(context, self.arrivals)
+        self.buffer = Buffer(context, self.uploads, self.speeds, self.ending, self.waiting)
         self.dispatch = Dispatch(
             context,
             self.membership,
-            self.forecasts,
+            self.cost_model,
             self.publishing,
-            self.holdings,
-            copies=self.copies,
+            self.data_locality,
+            speculation=self.speculation,
             kinds=self.kinds,
-            rooms=self.rooms,
+            memory_limits=self.memory_limits,
             scoring=self.scoring,
-            newcomers=self.newcomers,
+            probation=self.probation,
             buffer=self.buffer,
         )
         self.parts: tuple[Part, ...] = (
             self.membership,
-            self.custody,
-            self.flapping,
-            self.rooms,
+            self.uploads,
+            self.backoff,
+            self.memory_limits,
             self.speeds,
-            self.forecasts,
+            self.cost_model,
             self.arrivals,
             self.waiting,
-            self.copies,
+            self.speculation,
             self.inspection,
             self.pacing,
             self.publishing,
-            self.holdings,
-            self.newcomers,
-            self.measuring,
+            self.data_locality,
+            self.probation,
+            self.evaluation,
             self.ending,
             self.buffer,
             flushing,
             auditing,
             self.scoring,
             training,
-            Fitting(context, self.rooms),
+            Unschedulable(context, self.memory_limits),
             self.dispatch,
-            self.employment,
+            self.utilisation,
         )
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)
         self._messages: dict[type[Message], Callable[[str, Any], Steps]] = {}
@@ -202,8 +204,8 @@ class Controller:
             yield from self.buffer.aggregate()
         elif state.progress.final:
             yield from self.ending.end()
-        elif not state.record.evaluations and not self.measuring.busy:
-            yield from self.measuring.measure()
+        elif not state.record.evaluations and not self.evaluation.busy:
+            yield from self.evaluation.measure()
         yield from self._follow()
 
     # What concerns no part in particular
@@ -230,7 +232,7 @@ class Controller:
             yield from self.membership.hello(node, message)
             yield from self._follow()
         elif node not in self.membership.seen:
-            yield Send(node, Who())
+            yield Send(node, Identify())
         else:
             suspected = self.membership.heard(node)
             answer = self._messages.get(type(message))

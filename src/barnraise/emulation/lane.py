@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from barnraise.transport.links.link import Outages, Way
+from barnraise.transport.links.link import LinkDirection, Outages
 
 SHORTEST_QUEUE = 256 << 10
 """Bytes that a queue holds at least; more where the rate times the link's round trip is more."""
@@ -18,7 +18,7 @@ class Lane:
 
     __slots__ = ("_dark", "_free", "_last", "_limit", "_rng", "_way", "dropped", "lost", "num_bytes", "packets")
 
-    def __init__(self, way: Way, round_trip: float, dark: Outages | None, rng: random.Random) -> None:
+    def __init__(self, way: LinkDirection, round_trip: float, dark: Outages | None, rng: random.Random) -> None:
         self._way, self._dark, self._rng = way, dark, rng
         self._limit = max(SHORTEST_QUEUE, way.rate * round_trip) / way.rate
         self._free = self._last = 0.0

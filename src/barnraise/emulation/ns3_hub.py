@@ -25,7 +25,7 @@ from barnraise.core.errors import InputError
 from barnraise.emulation import namespaces
 from barnraise.emulation.lane import SHORTEST_QUEUE
 from barnraise.emulation.tun_hub import REPORT_SECONDS, Counters, Order, Port, Report, serve
-from barnraise.transport.links.link import Link, Way
+from barnraise.transport.links.link import Link, LinkDirection
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 UNLIMITED = 1.25e9
@@ -127,7 +127,7 @@ def _simulate(order: Order, taps: list[int], ready: Callable[[], Any]) -> None:
 
 def _line(ns: Any, link: Link | None, pair: Any, kept: list[Any]) -> Any:
     """A full-duplex line between a leaf and the middle, each end with the rate, queue and loss of its direction."""
-    free = Way(UNLIMITED, 0.0)
+    free = LinkDirection(UNLIMITED, 0.0)
     up, down = (link.up, link.down) if link else (free, free)
     helper = ns.SimpleNetDeviceHelper()
     helper.SetNetDevicePointToPointMode(True)

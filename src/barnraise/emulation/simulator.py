@@ -18,9 +18,9 @@ from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
 from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
-from barnraise.emulation.agenda import Agenda
 from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import MakeChurn
+from barnraise.emulation.event_queue import EventQueue
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
@@ -28,7 +28,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.frames import Buffer
-from barnraise.wire.messages import Go, Offer
+from barnraise.wire.messages import Offer, SendPayload
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
@@ -51,7 +51,7 @@ class Point(NamedTuple):
     bytes_down: int
 
 
-class Simulator(Agenda):
+class Simulator(EventQueue):
     """Drives `controller` and a fleet until the run finishes. `node_work` makes what a node does, by its name.
 
     With `churn` nodes leave without notice and come back. `access` is what the controller's own line carries up and
@@ -274,7 +274,7 @@ class Simulator(Agenda):
             event = ce.Arrived(action.node, number, action.contribution.payload.num_bytes)
             self.soon(Simulator._deliver, self, 0, event)
         else:
-            self._send(ca.Send(action.node, Go(number, 0)))
+            self._send(ca.Send(action.node, SendPayload(number, 0)))
 
     def _inspect(self, action: ca.Inspect) -> None:
         contribution = action.contribution

@@ -2,7 +2,7 @@
 
 Whatever reaches a node, or the controller from a node, passes `_due` at its time; there a fault may have it lost, come
 twice or late, or wait until a process that stands still goes on. What the controller is told passes `_hear`, as in its
-shell: a message of a connection that is not the one on which the node greeted is answered with `Who`, and while a
+shell: a message of a connection that is not the one on which the node greeted is answered with `Identify`, and while a
 commit takes its time all else waits. A controller that dies comes back from its journal as another epoch.
 """
 
@@ -14,19 +14,19 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.machine import Controller
-from barnraise.controller.shell.malformed_frames import Drops
+from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
 from barnraise.controller.tensors.recovery import RESUME_GRACE
-from barnraise.emulation.agenda import Call
 from barnraise.emulation.conditions import Conditions, Fate
 from barnraise.emulation.disk import NO_ROOM, Disk
+from barnraise.emulation.event_queue import Call
 from barnraise.emulation.journal import Journal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import SETTLING, Simulator
 from barnraise.wire.downloads import PATIENCE
 from barnraise.wire.frames import Buffer
-from barnraise.wire.messages import Hello, Offer, Who
+from barnraise.wire.messages import Hello, Identify, Offer
 from barnraise.worker import events as we
 
 OVERTAKEN = 2.0
@@ -43,7 +43,7 @@ class TroubledSimulator(Simulator):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conditions: defaultdict[str, Conditions] = defaultdict(Conditions)
-        self.disk, self.journal, self.drops = Disk(), Journal(), Drops()
+        self.disk, self.journal, self.drops = Disk(), Journal(), MalformedFrames()
         self.epoch, self.down = 1, False
         self.dying: list[tuple[int, float]] = []  # after how many decisions, and for how long; the first first
         self._busy = False  # a commit takes its time
@@ -137,7 +137,7 @@ class TroubledSimulator(Simulator):
                 self._enrolling.append(event)  # it tries until somebody answers
             return
         if isinstance(event, ce.Received | ce.Arrived) and self._is_foreign(event):
-            self.nodes[event.node].receive(Who())
+            self.nodes[event.node].receive(Identify())
         elif self._busy:
             self._inbox.append((event, brought))
         else:
@@ -221,7 +221,7 @@ class TroubledSimulator(Simulator):
         if self.down:
             return
         self.down, self._busy, self._inbox, self.payloads = True, False, [], {}
-        for number, (offer, _) in self.controller.custody.inspecting.items():
+        for number, (offer, _) in self.controller.uploads.inspecting.items():
             if number in self.controller.state.works:  # else what was accepted is durable
                 self._payload_bytes.pop(offer.assignment, None)
                 self.work.discard(self.controller.state.works[number].node, number)

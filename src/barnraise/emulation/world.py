@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from barnraise.controller.state import events as ce
 from barnraise.core.types import Blob
 from barnraise.emulation.access import Access
-from barnraise.emulation.agenda import Call
 from barnraise.emulation.chances import Chances
+from barnraise.emulation.event_queue import Call
 from barnraise.emulation.work import ControllerWork
 from barnraise.wire.frames import Buffer
 

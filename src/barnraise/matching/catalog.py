@@ -77,7 +77,7 @@ CATALOG = Catalog(
         ),
         Entry(
             "gale_shapley",
-            "barnraise.matching.standing:GaleShapley",
+            "barnraise.matching.persistent_market:GaleShapley",
             "a stable matching on observed speeds and told or observed bandwidths: no task and node would both rather "
             "have each other",
             options=(

@@ -1,6 +1,6 @@
 """From a run file that fits the schema to a plan that can work: policies with checked options, and what goes together.
 
-Reads catalogs only, so it answers in milliseconds; nothing on this machine is looked at (`surroundings` does that).
+Reads catalogs only, so it answers in milliseconds; nothing on this machine is looked at (`preflight` does that).
 """
 
 from __future__ import annotations

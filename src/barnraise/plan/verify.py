@@ -9,7 +9,7 @@ from typing import Any
 from barnraise.config.document import Document
 from barnraise.config.load import build, located
 from barnraise.config.problems import refusal
-from barnraise.plan import surroundings
+from barnraise.plan import preflight
 from barnraise.plan.estimate import Estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.resolve import Plan, examine
@@ -29,12 +29,12 @@ def verify(
     run_file = build(document, overrides)
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
     plan, problems = examine(run_file, purpose=purpose, nodes=nodes)
-    errors, warnings = surroundings.inspect(run_file, purpose)
+    errors, warnings = preflight.inspect(run_file, purpose)
     problems += errors
     estimate = None
     if plan is not None and not problems:
-        estimate, problems = surroundings.measure(plan, nodes)
+        estimate, problems = preflight.measure(plan, nodes)
     if plan is None or estimate is None or problems:
         raise refusal(document.name, located(problems, document))
-    warnings += surroundings.doubts(plan, estimate)
+    warnings += preflight.doubts(plan, estimate)
     return replace(plan, warnings=tuple(located([*plan.warnings, *warnings], document))), estimate

@@ -33,7 +33,7 @@ def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
     return blobs if sum(blob.num_bytes for blob in blobs) <= INLINE_BYTES else ()
 
 
-class Upload:
+class IncomingPayload:
     """The payload of one contribution, arriving in order. Memory is taken as bytes come, so a promise costs none."""
 
     def __init__(self, contribution: Contribution) -> None:
@@ -65,14 +65,14 @@ class Upload:
             raise WireError(f"payload hashes to {digest[:16]}..., but {promised[:16]}... was promised: send it again")
 
 
-class Uploads:
+class IncomingPayloads:
     """The payloads that a controller's machine wants or keeps, by node and assignment.
 
     What is inspected is the object that is committed: nothing replaces an upload, it can only be dropped or taken.
     """
 
     def __init__(self) -> None:
-        self._uploads: dict[tuple[str, int], Upload] = {}
+        self._uploads: dict[tuple[str, int], IncomingPayload] = {}
 
     def __len__(self) -> int:
         return len(self._uploads)
@@ -82,17 +82,17 @@ class Uploads:
         """Bytes that have come and are kept."""
         return sum(len(upload.payload) for upload in self._uploads.values())
 
-    def open(self, node: str, contribution: Contribution) -> Upload:
+    def open(self, node: str, contribution: Contribution) -> IncomingPayload:
         """The upload of this contribution: as far as it has come, or a new one."""
-        return self._uploads.setdefault((node, contribution.assignment), Upload(contribution))
+        return self._uploads.setdefault((node, contribution.assignment), IncomingPayload(contribution))
 
-    def get(self, node: str, assignment: int) -> Upload | None:
+    def get(self, node: str, assignment: int) -> IncomingPayload | None:
         return self._uploads.get((node, assignment))
 
     def drop(self, node: str, assignment: int) -> None:
         """The payload will not be used."""
         self._uploads.pop((node, assignment), None)
 
-    def take(self, node: str, assignment: int) -> Upload:
+    def take(self, node: str, assignment: int) -> IncomingPayload:
         """The payload goes elsewhere."""
         return self._uploads.pop((node, assignment))

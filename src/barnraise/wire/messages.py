@@ -78,7 +78,7 @@ Options = Annotated[dict[Name, Option], msgspec.Meta(max_length=64)]
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
-    """Base of all messages; the tag is the class name."""
+    """Base of all messages. The tag on the wire is the class name, or the name that the class had before."""
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class Pulse(Message, frozen=True, tag=True):
     lease: Seconds
 
 
-class Next(Message, frozen=True, tag=True):
+class RequestTask(Message, frozen=True, tag="Next"):
     """I will need a task soon, and hold version `have`."""
 
     have: HeldVersion
@@ -243,7 +243,7 @@ class Decline(Message, frozen=True, tag=True):
     reason: Text
 
 
-class Watch(Message, frozen=True, tag=True):
+class Subscribe(Message, frozen=True, tag="Watch"):
     """I train, and hold version `have`: tell me of the next one, once. What an `Assign` brings counts as held."""
 
     have: HeldVersion
@@ -267,10 +267,10 @@ class Offer(Message, frozen=True, tag=True):
 
 
 EVERYTHING = 2**53
-"""Offset of a `Go` beyond all bytes."""
+"""Offset of a `SendPayload` beyond all bytes."""
 
 
-class Go(Message, frozen=True, tag=True):
+class SendPayload(Message, frozen=True, tag="Go"):
     """Send the payload of the contribution to `assignment` from `offset` on: what is before is here. With EVERYTHING
     nothing is missing, and the answer is still to come."""
 
@@ -315,7 +315,7 @@ class Gone(Message, frozen=True, tag=True):
     digest: Digest
 
 
-class Who(Message, frozen=True, tag=True):
+class Identify(Message, frozen=True, tag="Who"):
     """I do not know this session: say Hello."""
 
 
@@ -340,5 +340,7 @@ class Stop(Message, frozen=True, tag=True):
     refusal: Name = ""
 
 
-FromWorker = Enrol | Hello | Heartbeat | Next | Decline | Watch | Offer | PayloadChunk | Fetch | Leave
-FromController = Enrolled | Welcome | Pulse | Assign | Newer | Go | Ack | Chunk | Gone | Who | Stop | Elsewhere
+FromWorker = Enrol | Hello | Heartbeat | RequestTask | Decline | Subscribe | Offer | PayloadChunk | Fetch | Leave
+FromController = (
+    Enrolled | Welcome | Pulse | Assign | Newer | SendPayload | Ack | Chunk | Gone | Identify | Stop | Elsewhere
+)

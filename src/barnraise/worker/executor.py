@@ -41,9 +41,15 @@ from barnraise.models.published import Published
 from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
-from barnraise.worker.courses import Again, Anew, Continued, Course, Repeated
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica, slice_of
+from barnraise.worker.task_sessions import (
+    StatefulReplay,
+    StatefulSession,
+    StatelessReplay,
+    StatelessSession,
+    TaskSession,
+)
 from barnraise.worker.update_path import SentUpdate, UpdatePath
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -82,10 +88,10 @@ class WorkerExecutor:
             crew=self._crew,
         )
         self._layout = layout
-        self.course: Course = (
-            Repeated(self.published, trainer, Repeatable(trainer, layout))
+        self.course: TaskSession = (
+            StatelessSession(self.published, trainer, Repeatable(trainer, layout))
             if settings.stateless
-            else Continued(self.published, trainer, self.path, downlink, self._crew)
+            else StatefulSession(self.published, trainer, self.path, downlink, self._crew)
         )
         self.payloads: dict[int, SentUpdate] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
@@ -173,7 +179,7 @@ class WorkerExecutor:
             if task.perturbation:
                 versions = Perturbed(versions, task.perturbation, task.id)
             if told is None:
-                found = self._anew(task.train, Anew(self.published, trainer, versions), on_step)
+                found = self._anew(task.train, StatefulReplay(self.published, trainer, versions), on_step)
             elif (again := self.again(task.train, told, versions, on_step)) is not None:
                 found = again[0].decoded(), again[1]
         update, loss = found or (np.zeros(1, np.float32), 0.0)
@@ -196,13 +202,13 @@ class WorkerExecutor:
         """What a stateless task is sent as, done as the transcript says, and its loss; None when it comes to nothing.
         Raises PayloadError where a version cannot be had."""
         layout, trainer = self._layout, self.trainer.anew()
-        course = Again(self.published, trainer, versions, transcript=transcript, layout=layout)
+        course = StatelessReplay(self.published, trainer, versions, transcript=transcript, layout=layout)
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
         steps, loss, (start, end) = gone
         return self._encoded(task, start, end, steps), loss
 
-    def _anew(self, task: Train, course: Course, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
+    def _anew(self, task: Train, course: TaskSession, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
         """The update that a stateful task leads to, before it is compressed, and its loss."""
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
@@ -214,7 +220,7 @@ class WorkerExecutor:
         return update, loss
 
     def _gone_through(
-        self, task: Train, course: Course, on_step: Callable[[int], None]
+        self, task: Train, course: TaskSession, on_step: Callable[[int], None]
     ) -> tuple[int, float, tuple[Tensor, Tensor]] | None:
         """The steps, the loss, and what the update is the difference of; None unless all batches were gone through."""
         began, busy, batches_done = time.monotonic(), self.busy(), 0

@@ -18,16 +18,16 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
-    Go,
     Heartbeat,
     Hello,
+    Identify,
     Leave,
     Message,
     Newer,
     Pulse,
+    SendPayload,
     Stop,
     Welcome,
-    Who,
 )
 from barnraise.worker.actions import Action, Fetch, Prepare, Quit
 from barnraise.worker.contact import HELLO_INTERVAL, Contact
@@ -155,7 +155,7 @@ class Worker:
         self.contact.pulse(message, now)
         return []
 
-    def _who(self, message: Who, now: float) -> list[Action]:
+    def _who(self, message: Identify, now: float) -> list[Action]:
         return [self._hello(now)] if self.contact.greeted else []
 
     def _welcomed(self, message: Welcome, now: float) -> list[Action]:
@@ -202,7 +202,7 @@ class Worker:
             return self._leave_requested(LeaveRequested(NOT_FINITE), now)
         return [] if self.leaving else [self._hello(now)]
 
-    def _go(self, message: Go, now: float) -> list[Action]:
+    def _go(self, message: SendPayload, now: float) -> list[Action]:
         if message.offset < EVERYTHING:
             return self.outgoing.go(message, now) if self.contact.greeted else []
         actions, self.contact.link = self.outgoing.arrived(message.assignment, self.contact.link, now)
@@ -250,10 +250,10 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
 _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Welcome: Worker._welcomed,
     Pulse: Worker._pulse,
-    Who: Worker._who,
+    Identify: Worker._who,
     Assign: lambda worker, message, now: worker.tasks.assign(message, now),
     Newer: lambda worker, message, now: worker.tasks.newer(message, now),
-    Go: Worker._go,
+    SendPayload: Worker._go,
     Ack: Worker._ack,
     Stop: Worker._stop,
 }

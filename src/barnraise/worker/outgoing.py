@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnraise.core.types import AnyResult, Contribution, LinkReport
-from barnraise.wire.messages import INLINE_BYTES, Go
+from barnraise.wire.messages import INLINE_BYTES, SendPayload
 from barnraise.wire.messages import Offer as OfferMessage
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CancelUpload, Offer, Send, Settle, Upload
@@ -54,8 +54,9 @@ class Outgoing:
         return [Send(OfferMessage(result)) for result in self.pending.values()]
 
     def overdue(self, now: float, link: LinkReport) -> list[Action]:
-        """The same, when neither an answer nor a `Go` has come for long; nor after the last byte of a payload, which is
-        a matter of the link."""
+        """The same, when neither an answer nor a `SendPayload` has come for long.
+
+        Nor has anything come after the last byte of a payload, which depends on the link."""
         patience, since = OFFER_PATIENCE, self._offered_at
         if self._uploading is not None:
             began, num_bytes = self._sent.get(self._uploading, (now, 0))
@@ -67,7 +68,7 @@ class Outgoing:
         self._sent.clear()
         return [*self._cancel(self._uploading), *self.again(now)]
 
-    def go(self, message: Go, now: float) -> list[Action]:
+    def go(self, message: SendPayload, now: float) -> list[Action]:
         """The controller wants a payload from some byte on. One at a time: its newest word counts."""
         contribution = self.pending.get(message.assignment)
         if not isinstance(contribution, Contribution) or message.offset >= contribution.payload.num_bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnraise.core.types import KINDS, AnyTask, Blob, News, Task
-from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, Next, Watch, Welcome
+from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, RequestTask, Subscribe, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
 from barnraise.worker.ahead import Lead
@@ -312,7 +312,7 @@ class Tasks:
         if self._asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:
             return []
         self._asked_at = now
-        return [self.contact.send(Next(self.incoming.have, self.contact.link), now)]
+        return [self.contact.send(RequestTask(self.incoming.have, self.contact.link), now)]
 
     def _watch(self, now: float) -> list[Action]:
         """Ask to be told of the next version: once a task, and on until its own work is in one. No more than that, as a
@@ -323,7 +323,7 @@ class Tasks:
         if not overlap or not training or self.watching or not self.contact.greeted:
             return []
         self.watching = True
-        return [self.contact.send(Watch(self.incoming.have), now)]
+        return [self.contact.send(Subscribe(self.incoming.have), now)]
 
     def unanswered(self, now: float) -> bool:
         """Whether there has been nothing to do for long, though a task was asked for; or one that waits for a version

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from barnraise.core.types import Train
 from barnraise.transport import Keys
 from barnraise.transport.http import marshalling
-from barnraise.wire.messages import ENROL_LIMIT, WORKER_HEADER_LIMIT, Ack, Offer, Who
+from barnraise.wire.messages import ENROL_LIMIT, WORKER_HEADER_LIMIT, Ack, Identify, Offer
 
 from . import raw
 from .base import Attempt, Trace
@@ -54,7 +54,7 @@ class MsgpackBomb(Attempt):
         async with scene.cast(way) as cast:
             cast.absent.num_sent += 1
             answers = await say(scene.invite(way), cast.absent.keys, [[header]])
-        return Trace(told([answer for answer in answers if not isinstance(answer, Who)]))
+        return Trace(told([answer for answer in answers if not isinstance(answer, Identify)]))
 
 
 class DecompressionBomb(Attempt):

@@ -10,7 +10,7 @@ from barnraise.core.errors import AddressError, WireError
 from barnraise.core.types import KINDS, Blob, NodeProfile
 from barnraise.transport import Keys
 from barnraise.transport.http.noise import Initiator, _public
-from barnraise.wire.messages import PROTOCOL_VERSION, Fetch, Heartbeat, Hello, Leave, Message, Next, Watch
+from barnraise.wire.messages import PROTOCOL_VERSION, Fetch, Heartbeat, Hello, Leave, Message, RequestTask, Subscribe
 
 from .base import Attempt, Trace
 from .evidence import no_message, no_node, no_session, stays_out
@@ -43,7 +43,7 @@ class StolenPublicKey(Attempt):
 
     async def make(self, scene: Scene, way: str) -> Trace:
         absent, session = scene.casts[way].absent, self.rng.randrange(1, 2**53)
-        words = [hello(session), Next(-1)]
+        words = [hello(session), RequestTask(-1)]
         marks = (no_session(session), no_message(absent.keys.public, lambda: absent.num_sent))
         if way == HTTP:
             return Trace(await self._in_its_name(scene, absent.keys.public), marks)
@@ -104,5 +104,12 @@ def member_words(cast: Cast, session: int) -> list[Message]:
     """What only members may say: of a run that is there, and of work that was given to somebody."""
     assert cast.insider.welcome is not None
     manifest: Blob = cast.insider.welcome.manifest
-    words = [Heartbeat(0.0), Next(-1), Watch(-1), Fetch(manifest.digest, 0, manifest.num_bytes), cast.done, Leave()]
+    words = [
+        Heartbeat(0.0),
+        RequestTask(-1),
+        Subscribe(-1),
+        Fetch(manifest.digest, 0, manifest.num_bytes),
+        cast.done,
+        Leave(),
+    ]
     return [hello(session), *words]

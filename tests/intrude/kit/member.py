@@ -26,8 +26,8 @@ from barnraise.wire.messages import (
     Enrolled,
     Hello,
     Message,
-    Next,
     Pulse,
+    RequestTask,
     Stop,
     Welcome,
 )
@@ -117,7 +117,7 @@ class Member:
         seconds: float = ANSWER_SECONDS,
     ) -> AnyTask | None:
         """Ask for a task."""
-        await self.send(Next(-1, link))
+        await self.send(RequestTask(-1, link))
         answer = await self.expect(Assign, seconds=seconds)
         return answer.task if answer is not None else None
 

@@ -21,15 +21,15 @@ from barnraise.wire.messages import (
     Chunk,
     Elsewhere,
     Enrolled,
-    Go,
     Gone,
     Heartbeat,
+    Identify,
     Message,
     Offer,
     PayloadChunk,
     Pulse,
+    SendPayload,
     Stop,
-    Who,
 )
 
 from .base import Attempt, Trace
@@ -110,8 +110,8 @@ class ForeignRole(Attempt):
         mark = proof(invite.secret, invite.server_key, keys.public, name, nonce)
         follow = Follow(PROTOCOL_VERSION, invite.token, name, nonce, mark, "zmq://127.0.0.1:1")
         words: list[Message] = [
-            Enrolled(name), Ack(1, True), Stop("over"), Go(1, 0), Who(), Gone(digest), Pulse(0.0, 1.0, 1.0),
-            Elsewhere(("zmq://127.0.0.1:1",)), Copy(0), Survey(), follow,
+            Enrolled(name), Ack(1, True), Stop("over"), SendPayload(1, 0), Identify(), Gone(digest),
+            Pulse(0.0, 1.0, 1.0), Elsewhere(("zmq://127.0.0.1:1",)), Copy(0), Survey(), follow,
         ]  # fmt: skip
         said: list[Message | list[Buffer]] = [*self.rng.sample(words, 3)]
         said.append(encode(Chunk(digest, 0), b"bytes"))
@@ -122,5 +122,5 @@ class ForeignRole(Attempt):
             absent = cast.absent
             absent.num_sent += len(said)
             answers = await say(invite, absent.keys, said)
-        heard = [answer for answer in answers if not isinstance(answer, Who)]
+        heard = [answer for answer in answers if not isinstance(answer, Identify)]
         return Trace(told(heard), (no_follower(name), no_message(absent.keys.public, lambda: absent.num_sent)))

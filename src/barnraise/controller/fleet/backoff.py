@@ -1,5 +1,5 @@
 """Who gets no tasks for a while, though it is there: a node that is lost, or sent away, and comes back again and
-again, and one that was sentenced (`sentencing`).
+again, and one that was sentenced (`sanctions`).
 
 Work that goes to the first is done twice, and others wait for it meanwhile. It rests, longer each time, where they can
 do without it, and is forgotten slowly: a machine that was started a few times in a row is as good as any other. The
@@ -30,7 +30,7 @@ LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
 one that leaves work behind, and has handed in nothing since it came, is lost too."""
 
 
-class Flapping(Part):
+class Backoff(Part):
     """Keeps how often each node was lost and came back, until when it rests, and until when it stays away."""
 
     def __init__(self, context: Context) -> None:

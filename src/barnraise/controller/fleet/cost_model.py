@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.data_locality import DataLocality
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.events import Arrived, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
@@ -41,14 +41,14 @@ class Link(NamedTuple):
     latency: float
 
 
-class Forecasts(Part):
+class CostModel(Part):
     """Keeps how fast each node's uploads were seen to come."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds, holdings: Holdings) -> None:
+    def __init__(self, context: Context, uploads: Uploads, speeds: Speeds, data_locality: DataLocality) -> None:
         super().__init__(context)
-        self.custody, self.speeds, self.holdings = custody, speeds, holdings
+        self.uploads, self.speeds, self.data_locality = uploads, speeds, data_locality
         self.tasks, self.payloads = context.settings.tasks, context.settings.payloads
-        self.uploads: dict[str, float] = {}  # bytes a second
+        self.uplinks: dict[str, float] = {}  # bytes a second
 
     def rate(self, node: NodeState) -> float:
         """Tokens of training a second while it computes; 0 while nothing is known."""
@@ -58,7 +58,7 @@ class Forecasts(Part):
         """The node's link, as it was seen and, for what was not, as it says."""
         profile, link = node.session.profile, self.speeds.links.get(node.id, LinkReport())
         return Link(
-            self.uploads.get(node.id) or link.up or profile.up_bytes_per_second,
+            self.uplinks.get(node.id) or link.up or profile.up_bytes_per_second,
             link.down or profile.down_bytes_per_second,
             link.round_trip / 2 or profile.latency_seconds,
         )
@@ -75,7 +75,7 @@ class Forecasts(Part):
         compute = learned.compute(sort, task.effort) or self._claimed(node, learned, task.effort)
         if not compute:
             return Times()
-        link, held, tasks = self.link(node), self.holdings.of(node.id), self.tasks
+        link, held, tasks = self.link(node), self.data_locality.of(node.id), self.tasks
         lacking = {rows.shard for rows in decision.rows if rows.shard < tasks.rows.num_shards} - held
         fetched = sum(update.blob.num_bytes for update in task.updates) + sum(map(tasks.shard_bytes, lacking))
         return Times(
@@ -99,14 +99,14 @@ class Forecasts(Part):
 
     def _arrived(self, event: Arrived) -> Steps:
         """A payload that travelled for itself is here: so fast is the node's way up."""
-        upload = self.custody.uploads.get(event.assignment)
+        upload = self.uploads.uploads.get(event.assignment)
         if upload is not None and upload.node == event.node and event.num_bytes >= upload.num_bytes > INLINE_BYTES:
             trip = self.speeds.links.get(event.node, LinkReport()).round_trip
             seconds = self.now - upload.since
             if seconds > QUICK * trip:
                 seen = upload.num_bytes / (seconds - min(trip, seconds / 2))
-                known = self.uploads.get(event.node, seen)
-                self.uploads[event.node] = known + SMOOTHING * (seen - known)
+                known = self.uplinks.get(event.node, seen)
+                self.uplinks[event.node] = known + SMOOTHING * (seen - known)
         yield from ()
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:

@@ -17,7 +17,7 @@ MOST_SHARDS = 64
 """Of a node that are known: the newest."""
 
 
-class Holdings(Part):
+class DataLocality(Part):
     """Keeps the newest shards of each node."""
 
     def __init__(self, context: Context) -> None:

@@ -56,7 +56,7 @@ def deviations(phi: float) -> float:
 _SUSPICIOUS, _REMOVED = deviations(SUSPICION), deviations(REMOVAL)
 
 
-class Detector:
+class FailureDetector:
     """One link's. `longest` is the silence from which on nothing excuses it."""
 
     __slots__ = ("_closes", "_gap", "_late", "_late_at", "_num", "_place", "_squares", "_sum", "_window", "longest")

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet import role_permissions
-from barnraise.controller.fleet.backoff import Flapping
-from barnraise.controller.fleet.failure_detector import UNKNOWN_ROUND_TRIP, Detector
+from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.failure_detector import UNKNOWN_ROUND_TRIP, FailureDetector
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.fleet.token_bucket import Allowance
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.token_bucket import TokenBucket
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.events import Admitted, Arrived, Event, Heard, Lost, Rekeyed, RevokeRequested
 from barnraise.controller.state.part import Context, Part, Steps
@@ -56,10 +56,10 @@ nothing of their links, unless it went on until leases ended: then so much is to
 class Membership(Part):
     """Keeps when each node was last heard, and when to look next whether its lease has ended."""
 
-    def __init__(self, context: Context, custody: Custody, flapping: Flapping, speeds: Speeds) -> None:
+    def __init__(self, context: Context, uploads: Uploads, backoff: Backoff, speeds: Speeds) -> None:
         super().__init__(context)
         self.settings, self.leases = context.settings, context.settings.leases
-        self.custody, self.flapping, self.speeds = custody, flapping, speeds
+        self.uploads, self.backoff, self.speeds = uploads, backoff, speeds
         self.seen: dict[str, float] = {}  # nodes that said Hello to this process, the longest silent first
         self.awaited: dict[str, None] = {}  # nodes that were live before it started and have not said Hello yet
         self.awaited_until = math.inf
@@ -68,11 +68,11 @@ class Membership(Part):
         self.kinds: dict[str, frozenset[str]] = {}  # of task, that a node says it can do
         self.ends: dict[str, float] = {}  # when owners want nodes back, as they say
         self.silent: dict[str, float] = {}  # when nodes were last heard whose lease then ended
-        self.detectors: dict[str, Detector] = {}  # what is known of nodes' frames, also while they are gone
+        self.detectors: dict[str, FailureDetector] = {}  # what is known of nodes' frames, also while they are gone
         self.suspects: set[str] = set()  # who was passed over for work, and is to be asked about when it is heard
         self.excused: dict[str, float] = {}  # seconds of a node's silence in which nobody else was heard either
         self._heard_at = math.inf  # when anybody was
-        self.joins = Allowance(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
+        self.joins = TokenBucket(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
         self.declined: Counter[str] = Counter()  # work to be done anew that a node gave back since it last did any
         self._looks: list[tuple[float, str]] = []  # a heap: when to look next at a node's lease
         self._looked_at: set[str] = set()  # the nodes in it
@@ -123,15 +123,18 @@ class Membership(Part):
                 return  # it comes and goes too often: it will ask again
             self._listen()
             if node in self.excused:
-                self.flapping.pardon(node)
+                self.backoff.pardon(node)
             reason = "came back" if known.session.id else ""
             yield NodeChanged(
                 self.now, node, Change.JOINED, reason, session=message.session, profile=message.profile
             )  # fmt: skip
-            yield from self.flapping.told(node)
+            yield from self.backoff.told(node)
         self._listen()
         self.excused.pop(node, None)
-        detector, silent = self.detectors.setdefault(node, Detector(self.leases.longest)), self.silent.pop(node, None)
+        detector, silent = (
+            self.detectors.setdefault(node, FailureDetector(self.leases.longest)),
+            self.silent.pop(node, None),
+        )
         if node not in self.seen:
             self._look_at(node, self.now + self.intervals()[1])
             if silent is not None and not restarted:  # it was there all the time: its frames were late
@@ -146,7 +149,7 @@ class Membership(Part):
         """Let go what it does not hold, give back what nobody took, tell it what is not its own any more."""
         node, held = known.id, set(message.pending) | set(message.working)
         for assignment in list(known.open):
-            if assignment not in held and assignment not in self.custody.inspecting:
+            if assignment not in held and assignment not in self.uploads.inspecting:
                 yield from self.release(node, assignment, NOT_HELD)
         forget = []
         for assignment in sorted(held):
@@ -225,12 +228,12 @@ class Membership(Part):
     def _release_all(self, node: str, reason: str) -> Steps:
         """Let others do the node's open work, but for what has arrived and is being inspected."""
         for assignment in list(self.state.nodes[node].open):
-            if assignment not in self.custody.inspecting:
+            if assignment not in self.uploads.inspecting:
                 yield from self.release(node, assignment, reason)
 
     def release(self, node: str, assignment: int, reason: str) -> Steps:
         """Open work is not the node's any more."""
-        yield from self.custody.drop(node, assignment)
+        yield from self.uploads.drop(node, assignment)
         yield Noted(self.now, Released(assignment, reason), node)
 
     def await_back(self, grace: float) -> Steps:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.backoff import Flapping
+from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.core.types import Load, kind_of
@@ -25,12 +25,12 @@ TIMES = 3
 """How often a node has to break on what it never did: preemptible machines die once or twice in a first task."""
 
 
-class Rooms(Part):
+class MemoryLimits(Part):
     """Keeps the needs of open work on long rows, the largest that each node has met, and on which ones it broke."""
 
-    def __init__(self, context: Context, flapping: Flapping) -> None:
+    def __init__(self, context: Context, backoff: Backoff) -> None:
         super().__init__(context)
-        self.tasks, self.flapping = context.settings.tasks, flapping
+        self.tasks, self.backoff = context.settings.tasks, backoff
         self.below: dict[str, int] = {}  # what rows need of which a node gets none
         self.corrections = 0
         self._over: dict[str, int] = {}  # bytes that its process holds beyond its room
@@ -87,7 +87,7 @@ class Rooms(Part):
     def _changed(self, d: NodeChanged) -> None:
         if d.change.gone:
             self._lost.pop(d.node, None)
-            if d.node in self.flapping.lost:
+            if d.node in self.backoff.lost:
                 self._lost[d.node] = self.state.nodes[d.node].session.id, 0
         elif d.change == Change.JOINED:
             session, need = self._lost.pop(d.node, (d.session, 0))

@@ -26,7 +26,7 @@ LONGEST = 60.0
 """Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
 
 
-class Newcomers(Part):
+class Probation(Part):
     """Keeps when each node's newest contribution came, and until when such a machine would have worked on those that
     came by then; and, where there are scores, how often an honest node's comparisons are expected to pass by now."""
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from barnraise.core.types import KINDS
 from barnraise.trust.roles import HELPER, OBSERVER, STANDBY, WORKER
 from barnraise.wire.following import FromStandby
-from barnraise.wire.messages import FromWorker, Message, PayloadChunk, Watch
+from barnraise.wire.messages import FromWorker, Message, PayloadChunk, Subscribe
 from barnraise.wire.observing import Observe
 
 _WORKERS: frozenset[type[Message]] = frozenset(typing.get_args(FromWorker))
 
 MESSAGES: Mapping[str, frozenset[type[Message]]] = {
     WORKER: _WORKERS,
-    HELPER: _WORKERS - {Watch, PayloadChunk},  # it trains nothing: it has no version to wait for, and no update
+    HELPER: _WORKERS - {Subscribe, PayloadChunk},  # it trains nothing: it has no version to wait for, and no update
     STANDBY: frozenset(typing.get_args(FromStandby)),
     OBSERVER: frozenset({Observe}),
 }

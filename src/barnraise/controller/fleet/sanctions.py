@@ -11,8 +11,8 @@ from barnraise.ledger.decisions import Change, Noted
 from barnraise.wire.messages import FOR_GOOD, Stop
 
 
-class Sentencing(Part):
-    """Keeps nothing: what was noted is on the ledger, and who stays away `flapping` knows."""
+class Sanctions(Part):
+    """Keeps nothing: what was noted is on the ledger, and who stays away `backoff` knows."""
 
     def __init__(self, context: Context, membership: Membership) -> None:
         super().__init__(context)

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from barnraise.controller.fleet.backoff import Flapping
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.part import Context, Part
 from barnraise.controller.state.state import NodeState
 from barnraise.core.types import LinkReport
@@ -47,9 +47,9 @@ CAUTION = 2.0
 class Speeds(Part):
     """The fleet's figures, as they were found last; rates are tokens a second. Each node's own link, as it says."""
 
-    def __init__(self, context: Context, custody: Custody, flapping: Flapping) -> None:
+    def __init__(self, context: Context, uploads: Uploads, backoff: Backoff) -> None:
         super().__init__(context)
-        self.custody, self.flapping = custody, flapping
+        self.uploads, self.backoff = uploads, backoff
         self.tokens = context.settings.tasks.tokens
         self.links: dict[str, LinkReport] = {}
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
@@ -149,13 +149,13 @@ class Speeds(Part):
     @property
     def num_working(self) -> int:
         """The living but for those that get no tasks."""
-        return self.state.num_live - self.flapping.num_held
+        return self.state.num_live - self.backoff.num_held
 
     def _counts(self, node: NodeState) -> bool:
         """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
-        if node.id in self.custody.sending or node.id in self.custody.offered:
+        if node.id in self.uploads.sending or node.id in self.uploads.offered:
             return True
-        if self.flapping.held(node.id):
+        if self.backoff.held(node.id):
             return False
         works = self.state.works
         since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)

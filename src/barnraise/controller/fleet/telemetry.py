@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.controller.fleet.cost_model import Forecasts
-from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.cost_model import CostModel
+from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.types import Telemetry
 from barnraise.ledger.decisions import Noted
@@ -24,15 +24,15 @@ ROWS_PER_SECOND = 10.0
 class Sampling(Part):
     """Keeps when each node had its last row."""
 
-    def __init__(self, context: Context, forecasts: Forecasts, rooms: Rooms) -> None:
+    def __init__(self, context: Context, cost_model: CostModel, memory_limits: MemoryLimits) -> None:
         super().__init__(context)
-        self.forecasts, self.rooms = forecasts, rooms
+        self.cost_model, self.memory_limits = cost_model, memory_limits
         self._told: dict[str, float] = {}
 
     def sample(self, name: str, telemetry: Telemetry) -> Steps:
         """A node tells how it does."""
         node, told = self.state.nodes[name], self._told.get(name)
-        self.rooms.told(node, telemetry.load)
+        self.memory_limits.told(node, telemetry.load)
         if told is not None and self.now < told + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
             return
         self._told[name] = self.now
@@ -40,7 +40,7 @@ class Sampling(Part):
         seen = Sampled(
             learned.rate,
             learned.spread if learned.newest else 0.0,
-            self.forecasts.uploads.get(name, 0.0),
+            self.cost_model.uplinks.get(name, 0.0),
             node.session.presence.share(self.now),
             _numbers(telemetry),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Allowance:
+class TokenBucket:
     """`burst` times at once, and `rate` times a second in the long run.
 
     >>> allowance = Allowance(burst=2.0, rate=0.5)

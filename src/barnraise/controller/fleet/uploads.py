@@ -14,7 +14,7 @@ import msgspec
 from barnraise.controller.state.actions import Discard, Receive, Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.types import Contribution
-from barnraise.wire.messages import Who
+from barnraise.wire.messages import Identify
 
 PATIENCE = 30.0
 """Seconds without a byte after which an upload is given up; the node is asked to greet, and offers it again."""
@@ -41,7 +41,7 @@ class Upload(msgspec.Struct):
         return self.offer.payload.num_bytes
 
 
-class Custody(Part):
+class Uploads(Part):
     """`offered` payloads wait to be asked for, by node; `uploads` are on their way, `inspecting` are here, with the
     version that was newest when they were complete, both by assignment."""
 
@@ -143,4 +143,4 @@ class Custody(Part):
             node = self.uploads[number].node
             yield from self.drop(node, number)
             yield from self.look()
-            yield Send(node, Who())
+            yield Send(node, Identify())

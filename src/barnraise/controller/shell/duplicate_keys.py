@@ -24,7 +24,7 @@ REASON = (
 )
 
 
-class Place(Enum):
+class KeyUse(Enum):
     """What becomes of a process that would have a node's place."""
 
     WAIT = 0
@@ -32,7 +32,7 @@ class Place(Enum):
     FREE = 2
 
 
-class Twins:
+class DuplicateKeys:
     """Nodes whose place another process asked for."""
 
     def __init__(self) -> None:
@@ -43,19 +43,19 @@ class Twins:
         if node in self._asked:
             self._asked[node] = *self._asked[node][:2], True
 
-    def asked(self, node: str, now: float, patience: float) -> Place:
+    def asked(self, node: str, now: float, patience: float) -> KeyUse:
         """Another process greets as this node."""
         first, last, answered = self._asked.get(node, (now, now, False))
         if now - last > FORGOTTEN:
             first, answered = now, False
         if answered:  # the next time it has to answer again
             self._asked[node] = now, now, False
-            return Place.TAKEN
+            return KeyUse.TAKEN
         if now - first >= patience:
             del self._asked[node]
-            return Place.FREE
+            return KeyUse.FREE
         self._asked[node] = first, now, False
-        return Place.WAIT
+        return KeyUse.WAIT
 
     def forget(self, node: str) -> None:
         """Its place is free."""

@@ -19,7 +19,7 @@ from barnraise.controller.fleet import role_permissions
 from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of
-from barnraise.transport.door import network_of, place_of
+from barnraise.transport.connection_limiter import network_of, place_of
 from barnraise.transport.invite import Token
 from barnraise.trust.roles import wrong_invite
 from barnraise.wire.following import Follow

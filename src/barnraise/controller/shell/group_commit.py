@@ -18,7 +18,7 @@ PAUSE = 2.0
 """Seconds between two tries."""
 
 
-class Commits:
+class GroupCommit:
     """Makes batches durable, one after the other, off the event loop."""
 
     def __init__(self, ledger: Ledger, warn: Callable[[str], None]) -> None:

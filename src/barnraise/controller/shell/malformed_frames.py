@@ -6,7 +6,7 @@ INTERVAL = 30.0
 """Seconds between two summaries of one sender."""
 
 
-class Drops:
+class MalformedFrames:
     """Strangers are one sender, so that nobody can fill the ledger with fresh keys.
 
     >>> drops = Drops()

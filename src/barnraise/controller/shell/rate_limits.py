@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnraise.controller.fleet.token_bucket import Allowance
+from barnraise.controller.fleet.token_bucket import TokenBucket
 from barnraise.wire.messages import (
     Decline,
     Enrol,
@@ -19,33 +19,33 @@ from barnraise.wire.messages import (
     Hello,
     Leave,
     Message,
-    Next,
     Offer,
     PayloadChunk,
-    Watch,
+    RequestTask,
+    Subscribe,
 )
 
 
-class Rate(NamedTuple):
+class RateLimit(NamedTuple):
     """So many at once, and so many a second in the long run."""
 
     burst: float
     a_second: float
 
 
-RATES: Mapping[type[Message], Rate] = {
-    Enrol: Rate(20, 1),
-    Hello: Rate(40, 4),  # one a connection, and those that are asked for once a second
-    Heartbeat: Rate(400, 100),
-    Next: Rate(400, 100),  # a task of 10 ms is mostly messages
-    Watch: Rate(400, 100),
-    Decline: Rate(400, 100),
-    Offer: Rate(400, 100),
-    Leave: Rate(10, 1),
-    PayloadChunk: Rate(8000, 4000),  # of 256 kB: 1 GB a second
-    Fetch: Rate(8000, 4000),
+RATES: Mapping[type[Message], RateLimit] = {
+    Enrol: RateLimit(20, 1),
+    Hello: RateLimit(40, 4),  # one a connection, and those that are asked for once a second
+    Heartbeat: RateLimit(400, 100),
+    RequestTask: RateLimit(400, 100),  # a task of 10 ms is mostly messages
+    Subscribe: RateLimit(400, 100),
+    Decline: RateLimit(400, 100),
+    Offer: RateLimit(400, 100),
+    Leave: RateLimit(10, 1),
+    PayloadChunk: RateLimit(8000, 4000),  # of 256 kB: 1 GB a second
+    Fetch: RateLimit(8000, 4000),
 }
-EXCESS = Rate(2000, 20)
+EXCESS = RateLimit(2000, 20)
 """Messages of a node beyond those, after which it is shut out."""
 
 SHUT_OUT = 30.0
@@ -54,7 +54,7 @@ SHUT_OUT = 30.0
 assert set(RATES) == set(typing.get_args(FromWorker)), "each kind of message has a rate"
 
 
-class Rates:
+class RateLimits:
     """Counts what nodes say.
 
     >>> from barnraise.wire.messages import Leave
@@ -65,8 +65,8 @@ class Rates:
     """
 
     def __init__(self) -> None:
-        self._said = {kind: Allowance(*rate) for kind, rate in RATES.items()}
-        self._excess = Allowance(*EXCESS)
+        self._said = {kind: TokenBucket(*rate) for kind, rate in RATES.items()}
+        self._excess = TokenBucket(*EXCESS)
 
     def excess(self, node: str, message: Message, now: float) -> str:
         """Why what `node` says is passed over; empty when it is not."""

@@ -8,13 +8,13 @@ from functools import partial
 
 from barnraise.controller.fleet.membership import turned_away
 from barnraise.controller.machine import Controller
-from barnraise.controller.shell.duplicate_keys import PATIENCE, REASON, Place, Twins
+from barnraise.controller.shell.duplicate_keys import PATIENCE, REASON, DuplicateKeys, KeyUse
 from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
 from barnraise.controller.state.events import Admitted, Event, Rekeyed
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
-from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Message, Stop, Who
+from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Identify, Message, Stop
 
 
 class Reception:
@@ -33,7 +33,7 @@ class Reception:
         self.enrolment, self._machine, self._peers = enrolment, machine, peers
         self._transmit, self._post, self._address = transmit, post, address
         self._coming: set[str] = set()  # keys let in by this process
-        self._twins, self._told = Twins(), set[str]()
+        self._twins, self._told = DuplicateKeys(), set[str]()
 
     def turn_away(self, peer: Peer, node: str, message: Message) -> None:
         """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
@@ -69,12 +69,12 @@ class Reception:
             return True
         patience = max(PATIENCE, 2.0 * self._machine.membership.heartbeat)
         place = self._twins.asked(node, time.monotonic(), patience)
-        if place is Place.WAIT:
-            self._transmit(other, Who())  # a process that lives greets again
-        elif place is Place.TAKEN:
+        if place is KeyUse.WAIT:
+            self._transmit(other, Identify())  # a process that lives greets again
+        elif place is KeyUse.TAKEN:
             self._transmit(peer, Stop(REASON, final=False, refusal=TAKEN))
             self._tell_of_twins(node)
-        return place is Place.FREE
+        return place is KeyUse.FREE
 
     def _tell_of_twins(self, node: str) -> None:
         """Tell the host, once for each node."""

@@ -16,11 +16,11 @@ from typing import Any
 from barnraise.controller.fleet import role_permissions
 from barnraise.controller.machine import Controller
 from barnraise.controller.shell.enrolment import Enrolment
-from barnraise.controller.shell.group_commit import Commits
+from barnraise.controller.shell.group_commit import GroupCommit
 from barnraise.controller.shell.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
-from barnraise.controller.shell.malformed_frames import Drops
+from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.shell.observers import Observers
-from barnraise.controller.shell.rate_limits import SHUT_OUT, Rates
+from barnraise.controller.shell.rate_limits import SHUT_OUT, RateLimits
 from barnraise.controller.shell.reception import Reception
 from barnraise.controller.shell.standbys import Replication, Standbys
 from barnraise.controller.shell.warnings import Warnings
@@ -33,9 +33,9 @@ from barnraise.core.text import printable
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
-from barnraise.transport.doorway import Doorway
+from barnraise.transport.handover import HandoverListener
 from barnraise.transport.waking import Signal
-from barnraise.wire.blobs import Uploads, inlined
+from barnraise.wire.blobs import IncomingPayloads, inlined
 from barnraise.wire.following import Follow
 from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
 from barnraise.wire.messages import (
@@ -43,15 +43,15 @@ from barnraise.wire.messages import (
     Chunk,
     Enrol,
     Fetch,
-    Go,
     Gone,
     Hello,
+    Identify,
     Message,
     Newer,
     Offer,
     PayloadChunk,
+    SendPayload,
     Stop,
-    Who,
 )
 from barnraise.wire.observing import Observe
 
@@ -79,7 +79,7 @@ class Server:
         self.keep_checkpoints = keep_checkpoints
         self.executor = make_executor(self._report_from_thread, self._failed)
         self.inbox: deque[Waiting] = deque()
-        self.commits = Commits(ledger, lambda text: self.warn(text))
+        self.commits = GroupCommit(ledger, lambda text: self.warn(text))
         self.peers: dict[str, Peer] = {}
         self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
         self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
@@ -87,8 +87,8 @@ class Server:
             enrolment, machine, self.peers, self._transmit, self.post, lambda peer: self.listener.address(peer)
         )
         self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
-        self.drops, self.rates, self.warnings = Drops(), Rates(), Warnings()
-        self.uploads = Uploads()  # of which the machine knows: what it does not want is not kept
+        self.drops, self.rates, self.warnings = MalformedFrames(), RateLimits(), Warnings()
+        self.uploads = IncomingPayloads()  # of which the machine knows: what it does not want is not kept
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
@@ -98,15 +98,15 @@ class Server:
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
 
-    async def bind(self, uri: str, doorway: Doorway | None = None) -> str:
-        """Listen at one address, or at two with a space between; the same with the ports taken. A `doorway` that is
+    async def bind(self, uri: str, handover: HandoverListener | None = None) -> str:
+        """Listen at one address, or at two with a space between; the same with the ports taken. A `handover` that is
         open already is used as it is. Raises AddressError."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._drained = Signal()
-        self._doorway = doorway or Doorway()
-        uri = await self._doorway.open(uri, self.enrolment.keys, self.machine.state.keys, self.standbys.keys)
-        self.listener, self._bound = self._doorway.listener, True
+        self._handover = handover or HandoverListener()
+        uri = await self._handover.open(uri, self.enrolment.keys, self.machine.state.keys, self.standbys.keys)
+        self.listener, self._bound = self._handover.listener, True
         return uri
 
     async def run(self, first: list[act.Action]) -> act.Finish:
@@ -218,7 +218,7 @@ class Server:
 
     async def _read(self) -> None:
         """Take in messages as fast as they are handled; what is wrong with one concerns its sender alone."""
-        while batch := await self._doorway.receive_many():
+        while batch := await self._handover.receive_many():
             for peer, frames in batch:
                 self.bytes_up += sum(map(num_bytes, frames))
                 node = self.machine.state.keys.get(peer.key)
@@ -272,7 +272,7 @@ class Server:
                 self.stopped.discard(node)
                 self.post(ev.Received(node, message))
         elif self.peers.get(node) != peer:
-            self._transmit(peer, Who())
+            self._transmit(peer, Identify())
         elif isinstance(message, Fetch):
             self._serve(peer, message)
             self.post(ev.Heard(node))
@@ -297,7 +297,7 @@ class Server:
             self.post(ev.Arrived(node, number, len(upload.payload)))
         elif not upload.asked and message.offset > len(upload.payload):
             upload.asked = True
-            self._transmit(peer, Go(number, len(upload.payload)))
+            self._transmit(peer, SendPayload(number, len(upload.payload)))
 
     def _receive_payload(self, action: act.Receive, brought: memoryview | None) -> None:
         """Ask for the payload from where it stands, unless it came along with its offer."""
@@ -306,14 +306,14 @@ class Server:
         if brought is not None and len(brought) == action.contribution.payload.num_bytes and upload.add(0, brought):
             self.post(ev.Arrived(action.node, number, len(brought)))
         elif not upload.complete:
-            self._tell(action.node, Go(number, len(upload.payload)))
+            self._tell(action.node, SendPayload(number, len(upload.payload)))
 
     def _ask_who(self, peer: Peer, node: str) -> None:
         """At most once a second: its `Hello` says what it holds, the answer what of that is wanted."""
         now = time.monotonic()
         if now - self._asked_who.get(node, -math.inf) >= 1.0:
             self._asked_who[node] = now
-            self._transmit(peer, Who())
+            self._transmit(peer, Identify())
 
     def _serve(self, peer: Peer, message: Fetch) -> None:
         chunk = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)

@@ -36,14 +36,25 @@ from barnraise.wire.following import (
     encode_rows,
 )
 from barnraise.wire.frames import Buffer, decode_from_standby
-from barnraise.wire.messages import EVERYTHING, Ack, Chunk, Elsewhere, Fetch, Go, Gone, Message, Stop, Term, Welcome
+from barnraise.wire.messages import (
+    EVERYTHING,
+    Ack,
+    Chunk,
+    Elsewhere,
+    Fetch,
+    Gone,
+    Message,
+    SendPayload,
+    Stop,
+    Term,
+    Welcome,
+)
 
 BEAT = 0.25
 """Seconds after which a standby is answered though nothing has happened."""
 
 FAREWELL = 5.0
 """Seconds that a standby has, when the controller ends, to take what is left."""
-
 
 MOST_WAITING = 256
 """Messages of the standby that wait; more are lost, and sent again."""
@@ -159,14 +170,13 @@ class Standbys:
             )
 
     def outgoing(self, node: str, message: Message) -> list[Message]:
-        """What to tell a node now: a welcome is sealed, and says where else to look; an acknowledgement may have to
-        wait, which must not look like a slow link to the node."""
+        """The messages for a node now. A welcome is sealed; for an acknowledgement that waits, all bytes have come."""
         if isinstance(message, Welcome):
             welcome = msgspec.structs.replace(message, term=self.term)
             return [welcome] if self.elsewhere is None else [welcome, self.elsewhere]
         if not isinstance(message, Ack) or not self._hold(node, message):
             return [message]
-        return [Go(message.assignment, EVERYTHING)] if message.accepted else []
+        return [SendPayload(message.assignment, EVERYTHING)] if message.accepted else []
 
     def _hold(self, node: str, message: Ack) -> bool:
         """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it

@@ -37,8 +37,8 @@ from barnraise.ledger.decisions import (
     VersionClosed,
     VersionMade,
 )
+from barnraise.trust.reputation import Reputation
 from barnraise.trust.roles import WORKER
-from barnraise.trust.standing import Standing
 
 MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
@@ -285,7 +285,7 @@ def _scored(state: State, d: Noted, note: notes.Scored) -> None:
 
 def _convicted(state: State, d: Noted, note: notes.Sentence) -> None:
     node = state.nodes[d.node]
-    node.tally.standing = Standing(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
+    node.tally.standing = Reputation(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:

@@ -1,7 +1,7 @@
 """What a kind of task is to the controller: what there is to do of it, for whom, and how its results are judged.
 
 What all kinds share is done elsewhere, once: leases and release (`membership`), who asks (`dispatch`), payloads
-(`custody`), verdicts (`inspection`), redoing and totals (`folding`, by what the kind declares in `core.types`).
+(`uploads`), verdicts (`inspection`), redoing and totals (`folding`, by what the kind declares in `core.types`).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from barnraise.controller.state.actions import Slot
 from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
+from barnraise.trust.reputation import Reputation
 from barnraise.trust.roles import WORKER
-from barnraise.trust.standing import Standing
 
 
 class Status(Enum):
@@ -137,7 +137,7 @@ class Tally(msgspec.Struct):
     accepted: int = 0
     refused: int = 0
     tokens: int = 0  # in accepted contributions
-    standing: Standing = Standing()  # what others found of it
+    standing: Reputation = Reputation()  # what others found of it
 
 
 class Presence(msgspec.Struct):

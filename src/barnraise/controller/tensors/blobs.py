@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from barnraise.controller.tensors.cow_snapshot import Frozen
-from barnraise.controller.tensors.version_bytes import Kept, Left, Live
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
+from barnraise.controller.tensors.version_bytes import LiveBytes, SnapshotBytes, VersionBytes
 from barnraise.core.errors import StorageError
 from barnraise.data.shards import Dataset
 
@@ -50,21 +50,21 @@ class BlobStore:
         self._unreadable: set[Path] = set()
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._files = {info.sha256: (dataset.folder / info.name, info.bytes) for info in dataset.files()}
-        self._deltas: dict[str, Kept] = {}
+        self._deltas: dict[str, VersionBytes] = {}
         self._lock = threading.Lock()
-        self._newest: tuple[str, Live] | None = None  # None while the next version is being made
-        self._recent: OrderedDict[str, Kept] = OrderedDict()
+        self._newest: tuple[str, LiveBytes] | None = None  # None while the next version is being made
+        self._recent: OrderedDict[str, VersionBytes] = OrderedDict()
         self._holders: dict[tuple[str, bool], list[str]] = {}  # digests by node, and whether by news; oldest first
-        self._held: dict[str, Kept] = {}
+        self._held: dict[str, VersionBytes] = {}
         self._num_holders: Counter[str] = Counter()
         self._held_bytes = 0
 
     def publish(self, parameters: Tensor, digest: str, leaves: bytes) -> None:
         """A version exists, and stays as it is until `freeze`; `leaves` are the digests of its leaves."""
         with self._lock:
-            self._newest = digest, Live(parameters, leaves)
+            self._newest = digest, LiveBytes(parameters, leaves)
 
-    def freeze(self, watch: Callable[[Frozen], None]) -> None:
+    def freeze(self, watch: Callable[[CopyOnWriteSnapshot], None]) -> None:
         """The newest version's parameters are about to change: keep what is wanted of them. `watch` is given those that
         are to be told before they do."""
         if self._newest is None:
@@ -88,9 +88,9 @@ class BlobStore:
             elif kept is not None:
                 kept.close()
 
-    def _leave(self, live: Live, watch: Callable[[Frozen], None]) -> Kept | None:
+    def _leave(self, live: LiveBytes, watch: Callable[[CopyOnWriteSnapshot], None]) -> VersionBytes | None:
         try:
-            left = Left(live, self._folder)
+            left = SnapshotBytes(live, self._folder)
         except StorageError:  # then it is gone
             return None
         watch(left.frozen)
@@ -98,7 +98,7 @@ class BlobStore:
 
     def add_delta(self, digest: str, delta: memoryview) -> None:
         with self._lock:
-            self._deltas[digest] = Kept(delta)
+            self._deltas[digest] = VersionBytes(delta)
 
     def release(self, digests: Iterable[str]) -> None:
         with self._lock:
@@ -130,7 +130,7 @@ class BlobStore:
         newest = self._newest is not None and self._newest[0] == digest
         return newest or digest in self._deltas or digest in self._recent or digest in self._held
 
-    def _keep(self, digest: str, kept: Kept) -> None:
+    def _keep(self, digest: str, kept: VersionBytes) -> None:
         """For those that hold it."""
         if digest not in self._held:
             self._held[digest] = kept

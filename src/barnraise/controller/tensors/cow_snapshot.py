@@ -12,7 +12,7 @@ from barnraise.core.threads import SPAN
 from barnraise.ledger.tensor_files import TensorFile, content
 
 
-class Frozen:
+class CopyOnWriteSnapshot:
     """`vectors` as they are now, whatever becomes of them: in `file` as far as they may have changed since.
 
     Whoever changes elements says so before (`keep`). Each chunk of SPAN elements goes to the file once, straight from

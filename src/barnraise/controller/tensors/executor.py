@@ -21,7 +21,7 @@ from barnraise.controller.state.events import (
     Unmade,
 )
 from barnraise.controller.tensors.blobs import BlobStore
-from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
@@ -29,7 +29,7 @@ from barnraise.controller.tensors.stages.base import Step
 from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.errors import CorruptionError, StorageError, VersionRefusedError, WireError
 from barnraise.ledger import Checkpoints, Head, Ledger
-from barnraise.wire.blobs import Upload
+from barnraise.wire.blobs import IncomingPayload
 
 Report = Callable[[Event], None]
 
@@ -60,7 +60,7 @@ class ControllerExecutor:
         self._report, self._failed = report, failed
         self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "evaluate", "version", "checkpoint")}
 
-    def inspect(self, action: Inspect, upload: Upload) -> None:
+    def inspect(self, action: Inspect, upload: IncomingPayload) -> None:
         """Check the payload's digest, decode it and measure it."""
         contribution = action.contribution
         assignment = contribution.assignment
@@ -146,7 +146,7 @@ class ControllerExecutor:
             except StorageError as error:
                 self._report(Checkpointed(action.epoch, version, str(error)))
                 return
-            frozen = Frozen(tensors, unfinished.files[_GROUP])
+            frozen = CopyOnWriteSnapshot(tensors, unfinished.files[_GROUP])
             self.server.watch(frozen)
 
             def write() -> Event:

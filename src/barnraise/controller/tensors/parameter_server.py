@@ -19,11 +19,11 @@ from torch import Tensor
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.state.actions import Slot
-from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
 from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step
 from barnraise.controller.tensors.stages.opening import Open, Weigh, codec_of
-from barnraise.controller.tensors.stages.pipeline import Way, of_contribution, of_version
+from barnraise.controller.tensors.stages.pipeline import Pipeline, of_contribution, of_version
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
@@ -93,7 +93,7 @@ class ParameterServer:
         )
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple
-        self._way = Way(self.stages, crew, -(-chunk // multiple) * multiple)
+        self._way = Pipeline(self.stages, crew, -(-chunk // multiple) * multiple)
 
     @property
     def parameters(self) -> Tensor:
@@ -115,7 +115,7 @@ class ParameterServer:
         """The digests of the leaves of the parameters' digest."""
         return self._publish.leaves
 
-    def watch(self, frozen: Frozen) -> None:
+    def watch(self, frozen: CopyOnWriteSnapshot) -> None:
         """Vectors of this version are frozen: tell `frozen` before they change."""
         self._preserve.watch(frozen)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.tensor_files import TensorFile, content
 
 _NAME = "parameters"
 
 
-class Kept:
+class VersionBytes:
     """Bytes in memory, and, of a snapshot, the digests of its leaves: who asks for bytes behind it gets these."""
 
     def __init__(self, data: memoryview, leaves: bytes = b"") -> None:
@@ -39,7 +39,7 @@ class Kept:
         """Nobody asks any more."""
 
 
-class Live(Kept):
+class LiveBytes(VersionBytes):
     """The parameters themselves, before they change."""
 
     def __init__(self, parameters: Tensor, leaves: bytes) -> None:
@@ -51,22 +51,22 @@ class Live(Kept):
             bytes(self._data[offset : offset + num_bytes])
         )  # it may wait to be sent until they are others
 
-    def copied(self) -> Kept:
-        return Kept(content(self.parameters.clone()), self.leaves)
+    def copied(self) -> VersionBytes:
+        return VersionBytes(content(self.parameters.clone()), self.leaves)
 
 
-class Left(Kept):
+class SnapshotBytes(VersionBytes):
     """A snapshot of parameters that change from now on: in a file without a name in `folder` (that for temporary files
     by default), as far as they have changed. Raises StorageError when there can be no file."""
 
-    def __init__(self, live: Live, folder: Path | None) -> None:
+    def __init__(self, live: LiveBytes, folder: Path | None) -> None:
         super().__init__(content(live.parameters), live.leaves)
         where = Path(folder or tempfile.gettempdir())
         with storage_errors(where):
             descriptor, name = tempfile.mkstemp(prefix=".snapshot-", dir=where)
             os.unlink(name)
         tensors = {_NAME: live.parameters}
-        self.frozen = Frozen(tensors, TensorFile(descriptor, where, tensors))
+        self.frozen = CopyOnWriteSnapshot(tensors, TensorFile(descriptor, where, tensors))
 
     def _chunk(self, offset: int, num_bytes: int) -> memoryview | None:
         chunk = self.frozen.read(_NAME, offset, num_bytes)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.part import Context, Part
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.ledger.decisions import Decision, Noted
@@ -43,9 +43,9 @@ class Expected(NamedTuple):
 class Arrivals(Part):
     """Keeps from when on we could hear at all: a result that came while nobody listened is not late."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds) -> None:
+    def __init__(self, context: Context, uploads: Uploads, speeds: Speeds) -> None:
         super().__init__(context)
-        self.custody, self.speeds = custody, speeds
+        self.uploads, self.speeds = uploads, speeds
         self._listening = -math.inf
 
     def expected(self, work: Work) -> Expected:
@@ -61,14 +61,14 @@ class Arrivals(Part):
             time = max(time, ahead.time) + seconds
             if opened == number:
                 break
-        if number in self.custody.heard:  # it is on its way: as long as bytes come
-            time = max(time, self.custody.heard[number])
+        if number in self.uploads.heard:  # it is on its way: as long as bytes come
+            time = max(time, self.uploads.heard[number])
         return Expected(time, more)
 
     def here(self, work: Work) -> bool:
         """Whether what came of it is here, or waits for its turn to come."""
         number = work.assignment
-        return number in self.custody.inspecting or number in self.custody.offered.get(work.node, ())
+        return number in self.uploads.inspecting or number in self.uploads.offered.get(work.node, ())
 
     def takes(self, node: NodeState, work: Work) -> Expected:
         """Seconds that the node takes for such work, and how many more it may."""

@@ -15,12 +15,12 @@ from itertools import chain
 from typing import Any
 
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Aggregate, Slot
 from barnraise.controller.state.events import Event, Gated, Unmade
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
-from barnraise.controller.versions.buffer_deadline import Waiting
+from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.loss_gate import LossGate
 from barnraise.core.ranges import covers, disjoint
@@ -38,10 +38,12 @@ LATE = "the others are late"
 class Buffer(Part):
     """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
 
-    def __init__(self, context: Context, custody: Custody, speeds: Speeds, ending: Ending, waiting: Waiting) -> None:
+    def __init__(
+        self, context: Context, uploads: Uploads, speeds: Speeds, ending: Ending, waiting: BufferDeadline
+    ) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
-        self.custody, self.speeds, self.ending, self.waiting = custody, speeds, ending, waiting
+        self.uploads, self.speeds, self.ending, self.waiting = uploads, speeds, ending, waiting
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
         self.patience = math.inf  # seconds
@@ -137,7 +139,7 @@ class Buffer(Part):
             if (
                 reason == "last"
                 and (state.progress.stopping or state.progress.flushing is not None)
-                and not self.custody.inspecting
+                and not self.uploads.inspecting
             ):
                 count = sum(len(s.contributions) for slots in state.buffer.slots.values() for s in slots.values())
                 why = state.progress.stopping or "too few residuals came for a version"
@@ -227,7 +229,7 @@ class Buffer(Part):
         if self.budget_met or state.progress.flushing is not None:  # which voided ones do not undo
             if state.progress.flushing is None:
                 return "flush" if self.versions.flush else "last"
-            awaited = self.custody.inspecting or any(
+            awaited = self.uploads.inspecting or any(
                 node.live and node.id not in state.progress.flushed for node in state.nodes.values()
             )
             return "" if awaited and self.now < state.progress.flushing + self.settings.flush_patience else "last"
@@ -243,7 +245,7 @@ class Buffer(Part):
         """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
         if self.state.newest.in_flight == 0:
             return "all"
-        if self.custody.inspecting:
+        if self.uploads.inspecting:
             return ""
         if self.now >= self.state.newest.time + self.versions.sync_longest_wait:
             return "longest wait"
@@ -294,13 +296,13 @@ class Buffer(Part):
             return math.inf
         enough = self._enough
         if state.progress.flushing is not None and not state.progress.final:
-            looked_at = self.custody.inspecting and not enough  # what it shows is waited for
+            looked_at = self.uploads.inspecting and not enough  # what it shows is waited for
             return math.inf if looked_at else state.progress.flushing + self.settings.flush_patience
         if not enough:
             return math.inf
         if self.settings.asynchronous:
             return min(state.buffer.time + self.patience, self.waiting.until)
-        if self.custody.inspecting:
+        if self.uploads.inspecting:
             return math.inf
         window, longest = self.versions.sync_window, self.versions.sync_longest_wait
         return min(state.newest.time + longest, state.buffer.half_time + window, self.waiting.until)

@@ -15,7 +15,7 @@ from barnraise.controller.state.state import Work
 from barnraise.controller.versions.arrivals import LEAST_SECONDS, Arrivals
 
 
-class Waiting(Part):
+class BufferDeadline(Part):
     """Keeps until when the open buffer waits, and for whom the longest; found anew when that one has come."""
 
     def __init__(self, context: Context, arrivals: Arrivals) -> None:

@@ -21,7 +21,7 @@ from barnraise.controller.state.events import (
 )
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import DISK_PATIENCE
-from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.core.types import Update
 from barnraise.ledger import notes
@@ -38,10 +38,12 @@ class Ending(Part):
     `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process took them.
     """
 
-    def __init__(self, context: Context, membership: Membership, publishing: Publishing, measuring: Measuring) -> None:
+    def __init__(
+        self, context: Context, membership: Membership, publishing: Publishing, evaluation: Evaluation
+    ) -> None:
         super().__init__(context)
         self.settings, self.membership = context.settings, membership
-        self.publishing, self.measuring = publishing, measuring
+        self.publishing, self.evaluation = publishing, evaluation
         self.checkpointing = False
         self.unsaved = self._covered = 0
         self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
@@ -52,7 +54,7 @@ class Ending(Part):
     def start(self, digest: str) -> Steps:
         """A new run begins."""
         yield Noted(self.now, notes.Started(digest, *self.settings.run))
-        yield from self.measuring.measure()
+        yield from self.evaluation.measure()
 
     def _made(self, event: Aggregated) -> Steps:
         """A version exists: publish it, measure it and make it durable when due."""
@@ -64,8 +66,8 @@ class Ending(Part):
         if self.state.progress.final:
             yield from self.end()
         else:
-            if self.measuring.due:
-                yield from self.measuring.measure()
+            if self.evaluation.due:
+                yield from self.evaluation.measure()
             if self._due() and not self.checkpointing:
                 yield from self._checkpoint()
         yield from self.context.follow()
@@ -122,8 +124,8 @@ class Ending(Part):
     def end(self) -> Steps:
         """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
         yield from self.dismiss_all()
-        if not self.measuring.busy and not self.measuring.done:
-            yield from self.measuring.measure()
+        if not self.evaluation.busy and not self.evaluation.done:
+            yield from self.evaluation.measure()
         if not self.checkpointing and self.state.record.checkpoint != self.state.newest.version:
             yield from self._checkpoint()
         yield from self._settle()
@@ -146,12 +148,12 @@ class Ending(Part):
             not state.progress.final
             or state.closing is not None
             or self.finished
-            or self.measuring.busy
+            or self.evaluation.busy
             or self.checkpointing
         ):
             return
-        if not self.measuring.done:
-            yield from self.measuring.measure()
+        if not self.evaluation.done:
+            yield from self.evaluation.measure()
         elif state.record.checkpoint != state.newest.version:
             if self._failing == math.inf or self.now >= self._again:
                 yield from self._checkpoint()

@@ -27,7 +27,7 @@ from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, Paramete
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
-from barnraise.trust.standing import TRUSTED
+from barnraise.trust.reputation import TRUSTED
 
 BATCH_ROWS = 16
 """Held-out rows in a batch; all tasks but the last take whole batches."""
@@ -45,7 +45,7 @@ _FIRST = -(1 << 40)
 """Ids of views from here down: no other kind has so many."""
 
 
-class Measuring(TaskKind):
+class Evaluation(TaskKind):
     """Keeps whether a version is being measured, one at a time, which one workers share, and which rows of it are on
     offer to a second owner."""
 

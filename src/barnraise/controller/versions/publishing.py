@@ -12,7 +12,7 @@ from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.core.types import MOST_UNDONE, Blob, News, Update, kind_of
 from barnraise.ledger.decisions import Assigned, Decision
-from barnraise.wire.messages import Message, Newer, Watch
+from barnraise.wire.messages import Message, Newer, Subscribe
 
 LONGEST_CHAIN = 1024
 """Deltas that a worker may be sent instead of a snapshot; each is about 200 bytes of a header that has a limit."""
@@ -56,7 +56,7 @@ class Publishing(Part):
 
     # Who is told
 
-    def _watch(self, node: str, message: Watch) -> Steps:
+    def _watch(self, node: str, message: Subscribe) -> Steps:
         self.watching[node] = self.known_to(node, message.have)
         yield from self._tell(self.state.nodes[node])
 
@@ -123,4 +123,4 @@ class Publishing(Part):
         return {Assigned: self._assigned}
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
-        return {Watch: self._watch}
+        return {Subscribe: self._watch}

@@ -5,7 +5,7 @@ sketch that stands for the update). What was sent is accepted all the same; then
 done it, and that such a hash draws, as who asks first may be waiting for a friend's. It begins at the version at which
 that work began, and gets there by taking deltas back. The comparison is noted on the ledger. Stateless work is judged
 by it: where they disagree others do the work, too, from perturbed parameters, until two agree, and whom these
-contradict is convicted, an auditor as well (`trust.repeats`; `sentencing` says what follows). Stateful work judges
+contradict is convicted, an auditor as well (`trust.repeats`; `sanctions` says what follows). Stateful work judges
 nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
 
 A case lapses once its version is too far back, after several nodes that did not do it, or came to different results,
@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from barnraise.controller.fleet.membership import Membership
-from barnraise.controller.fleet.memory_limits import Rooms
-from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.state.events import Event, InterruptRequested
 from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.state.part import Context, Steps
@@ -50,7 +50,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Decision, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import MOST_ANSWERS, Judgement, judge
-from barnraise.trust.standing import TRUSTED
+from barnraise.trust.reputation import TRUSTED
 
 TRIES = 3
 """Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
@@ -114,12 +114,12 @@ class Auditing(TaskKind):
         context: Context,
         membership: Membership,
         publishing: Publishing,
-        rooms: Rooms,
-        sentencing: Sentencing,
+        memory_limits: MemoryLimits,
+        sanctions: Sanctions,
     ) -> None:
         super().__init__(context)
-        self.settings, self.sentencing = context.settings.audits, sentencing
-        self.membership, self.publishing, self.rooms = membership, publishing, rooms
+        self.settings, self.sanctions = context.settings.audits, sanctions
+        self.membership, self.publishing, self.memory_limits = membership, publishing, memory_limits
         self.cases: dict[int, Case] = {}
         self.lapsed: list[tuple[str, notes.Unaudited]] = []  # of nodes' work, that are to be noted
         self._next: Case | None = None  # the one that is on offer to those who ask now
@@ -265,7 +265,7 @@ class Auditing(TaskKind):
         return self._can(node, case) and self._adds(node, case)
 
     def _can(self, node: NodeState, case: Case) -> bool:
-        if node.id == case.work.node or node.id in case.asked or self.rooms.of(node) < case.memory:
+        if node.id == case.work.node or node.id in case.asked or self.memory_limits.of(node) < case.memory:
             return False
         if self.membership.is_unwilling(node.id):
             return False
@@ -290,7 +290,7 @@ class Auditing(TaskKind):
     def _there(self) -> Iterator[NodeState]:
         """Who could do work anew now, or as soon as it is done with what it does."""
         for node in self.membership.seen:
-            if self.name in self.membership.kinds[node] and not self.membership.flapping.held(node):
+            if self.name in self.membership.kinds[node] and not self.membership.backoff.held(node):
                 yield self.state.nodes[node]
 
     def suits(self, node: NodeState, have: int) -> bool:
@@ -388,5 +388,5 @@ class Auditing(TaskKind):
         return {Noted: self._noted}
 
     def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
-        note = notes.Convicted(assignment, against, self.sentencing.until(node))
-        yield from self.sentencing.pass_on(node, note, CONVICTED)
+        note = notes.Convicted(assignment, against, self.sanctions.until(node))
+        yield from self.sanctions.pass_on(node, note, CONVICTED)

@@ -13,12 +13,12 @@ from itertools import islice
 from operator import is_not
 from typing import Any
 
-from barnraise.controller.fleet.cost_model import Forecasts
-from barnraise.controller.fleet.data_locality import Holdings
+from barnraise.controller.fleet.cost_model import CostModel
+from barnraise.controller.fleet.data_locality import DataLocality
 from barnraise.controller.fleet.membership import Membership
-from barnraise.controller.fleet.memory_limits import Rooms
-from barnraise.controller.fleet.probation import Newcomers
-from barnraise.controller.fleet.token_bucket import Allowance
+from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.fleet.probation import Probation
+from barnraise.controller.fleet.token_bucket import TokenBucket
 from barnraise.controller.state.fold import MOST_OPEN
 from barnraise.controller.state.kinds import TaskKind
 from barnraise.controller.state.part import Context, Part, Steps
@@ -26,12 +26,12 @@ from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.scoring import Scoring
-from barnraise.controller.work.speculation import Copies
+from barnraise.controller.work.speculation import Speculation
 from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
 from barnraise.matching.base import NodeView, TaskView
-from barnraise.wire.messages import Decline, Message, Next
+from barnraise.wire.messages import Decline, Message, RequestTask
 
 TOLD_EVERY = 60.0
 """Seconds between figures of the matching on the ledger, at least."""
@@ -47,25 +47,30 @@ class Dispatch(Part):
         self,
         context: Context,
         membership: Membership,
-        forecasts: Forecasts,
+        cost_model: CostModel,
         publishing: Publishing,
-        holdings: Holdings,
-        copies: Copies,
+        data_locality: DataLocality,
+        speculation: Speculation,
         kinds: Mapping[str, TaskKind],
-        rooms: Rooms,
+        memory_limits: MemoryLimits,
         scoring: Scoring,
-        newcomers: Newcomers,
+        probation: Probation,
         buffer: Buffer,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
-        self.membership, self.forecasts, self.publishing = membership, forecasts, publishing
-        self.holdings, self.copies, self.kinds, self.rooms = holdings, copies, kinds, rooms
-        self.scoring, self.newcomers, self.buffer = scoring, newcomers, buffer
-        self.flapping = membership.flapping
+        self.membership, self.cost_model, self.publishing = membership, cost_model, publishing
+        self.data_locality, self.speculation, self.kinds, self.memory_limits = (
+            data_locality,
+            speculation,
+            kinds,
+            memory_limits,
+        )
+        self.scoring, self.probation, self.buffer = scoring, probation, buffer
+        self.backoff = membership.backoff
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
-        self.wasted = Allowance(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
+        self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of those that have to wait may ask
         self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._no_market = ""  # why there were none
@@ -74,17 +79,17 @@ class Dispatch(Part):
 
     # Who asks
 
-    def next(self, node: str, message: Next) -> Steps:
+    def next(self, node: str, message: RequestTask) -> Steps:
         """A node has room for a task."""
         self.resting.pop(node, None)
         self.asking[node] = message.have
-        self.forecasts.speeds.links[node] = message.link
+        self.cost_model.speeds.links[node] = message.link
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:
         """A node gives a task back."""
         number = message.assignment
-        if number in self.state.nodes[node].open and number not in self.membership.custody.inspecting:
+        if number in self.state.nodes[node].open and number not in self.membership.uploads.inspecting:
             self.wasted.take(node, self.now)
             yield from self.membership.release(node, number, DECLINED + message.reason)
             yield from self.context.follow()
@@ -120,10 +125,10 @@ class Dispatch(Part):
         if not self.wasted.has(node.id, self.now):
             self.ask_again = min(self.ask_again, self.wasted.when(node.id))
             return False
-        if self.flapping.held(node.id):
-            self.ask_again = min(self.ask_again, self.flapping.held_until(node.id))
+        if self.backoff.held(node.id):
+            self.ask_again = min(self.ask_again, self.backoff.held_until(node.id))
             return False
-        if (until := max(self.scoring.held_until(node.id), self.newcomers.held_until(node.id))) > self.now:
+        if (until := max(self.scoring.held_until(node.id), self.probation.held_until(node.id))) > self.now:
             self.ask_again = min(self.ask_again, until)
             return False
         return not self.membership.passed_over(node.id)
@@ -137,7 +142,7 @@ class Dispatch(Part):
         else:
             ready = (
                 node.id not in state.buffer.slots
-                and not self.copies.rests(node.id)
+                and not self.speculation.rests(node.id)
                 and all(state.works[number].base != state.newest.version for number in node.open)
             )
         if ready:
@@ -186,7 +191,7 @@ class Dispatch(Part):
 
     def _copy(self) -> Steps:
         """What is late goes to those who ask or rest, too, where that gains something."""
-        late, in_vain = self.copies.late(), set[str]()
+        late, in_vain = self.speculation.late(), set[str]()
         for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
             if work.kind in in_vain or not kind.waits(work):
@@ -194,11 +199,11 @@ class Dispatch(Part):
             trust = kind.least_trust()
             free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
             free = [node for node in free if _weight(node) >= trust]
-            best = self.copies.best(work, filter(self._may_ask, free))
+            best = self.speculation.best(work, filter(self._may_ask, free))
             if best is None:
                 in_vain.add(work.kind)
                 continue
-            yield self.copies.copied(work, best)
+            yield self.speculation.copied(work, best)
             self.resting.pop(best.id, None)
             self.asking.pop(best.id, None)
             yield from self._give(best.id, idle[best.id], work)
@@ -261,7 +266,7 @@ class Dispatch(Part):
         if needs not in able:
             trust = self.kinds[lost.kind].least_trust()
             able[needs] = any(
-                needs[1] <= self.rooms.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
+                needs[1] <= self.memory_limits.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
                 for node in asking
             )
         return able[needs]
@@ -290,21 +295,21 @@ class Dispatch(Part):
 
     def _view(self, node: NodeState) -> NodeView:
         """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""
-        link = self.forecasts.link(node)
+        link = self.cost_model.link(node)
         return NodeView(
             node.id,
-            self.forecasts.rate(node),
+            self.cost_model.rate(node),
             link.up,
             link.down,
             link.latency,
-            self.rooms.of(node),
+            self.memory_limits.of(node),
             trust=_weight(node),
-            shards=self.holdings.of(node.id),
+            shards=self.data_locality.of(node.id),
             kinds=self._kinds(node),
         )
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
-        return {Next: self.next, Decline: self.decline}
+        return {RequestTask: self.next, Decline: self.decline}
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {VersionMade: self._version_made, Judged: self._judged, Noted: self._noted}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Discard, Inspect, Send
 from barnraise.controller.state.events import Arrived, Event, Inspected
 from barnraise.controller.state.kinds import TaskKind
@@ -18,7 +18,7 @@ from barnraise.controller.work import admission
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.offences import Offences
 from barnraise.controller.work.scoring import Scoring
-from barnraise.controller.work.speculation import Copies
+from barnraise.controller.work.speculation import Speculation
 from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.decisions import Claim, Judged
 from barnraise.ledger.notes import COPY_CAME_FIRST
@@ -26,24 +26,24 @@ from barnraise.wire.messages import Ack, Message, Offer
 
 
 class Inspection(Part):
-    """Keeps nothing: an offer that is looked at is in `custody`."""
+    """Keeps nothing: an offer that is looked at is in `uploads`."""
 
     def __init__(
         self,
         context: Context,
-        custody: Custody,
+        uploads: Uploads,
         offences: Offences,
-        copies: Copies,
+        speculation: Speculation,
         *,
         kinds: Mapping[str, TaskKind],
         auditing: Auditing,
         scoring: Scoring,
     ) -> None:
         super().__init__(context)
-        self.copies, self.kinds = copies, kinds
+        self.speculation, self.kinds = speculation, kinds
         self.auditing, self.scoring = auditing, scoring
         self.settings = context.settings
-        self.custody, self.offences = custody, offences
+        self.uploads, self.offences = uploads, offences
 
     def offered(self, node: str, message: Offer) -> Steps:
         """Judge a header; what may come is asked for."""
@@ -53,43 +53,43 @@ class Inspection(Part):
         if work is None or work.node != node:
             unknown = False, "this work is not yours (any more): it runs elsewhere"
             yield Send(node, Ack(number, *self.state.nodes[node].verdicts.get(number, unknown)))
-        elif number in self.custody.inspecting:
+        elif number in self.uploads.inspecting:
             return  # its payload is here: the answer follows
         elif reason := self._refuse(work, offer) or self._unsigned(node, offer):
             yield from self._turn_down(work, offer, reason)
             yield from self.context.follow()
         elif isinstance(offer, Contribution):
-            yield from self.custody.expect(node, offer)
+            yield from self.uploads.expect(node, offer)
         else:
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
             yield from self.context.follow()
 
     def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
         """Refuse a result by its header: nothing more of it is wanted."""
-        yield from self.custody.drop(work.node, work.assignment)
+        yield from self.uploads.drop(work.node, work.assignment)
         yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
         yield from self.offences.refused(work.node, work.assignment, reason)
 
     def arrived(self, event: Arrived) -> Steps:
         """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
-        upload = self.custody.arrived(event.node, event.assignment, event.num_bytes)
+        upload = self.uploads.arrived(event.node, event.assignment, event.num_bytes)
         if upload is None:
             return
         offer, work, version = upload.offer, self.state.works[event.assignment], self.context.arrival_version
         if reason := self._refuse(work, offer):
-            self.custody.settled(offer)
+            self.uploads.settled(offer)
             yield from self._judge(work, offer, version, 0.0, reason)
             yield from self.context.follow()
         else:
-            self.custody.inspecting[event.assignment] = offer, version
+            self.uploads.inspecting[event.assignment] = offer, version
             yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work))
-            yield from self.custody.look()
+            yield from self.uploads.look()
 
     def inspected(self, event: Inspected) -> Steps:
         if event.epoch != self.context.epoch:
             return
-        offer, version = self.custody.inspecting[event.assignment]
-        self.custody.settled(offer)
+        offer, version = self.uploads.inspecting[event.assignment]
+        self.uploads.settled(offer)
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
@@ -128,7 +128,7 @@ class Inspection(Part):
         else:
             verdict = "refused" if reason else "accepted"
         if verdict == "accepted":
-            yield from self.copies.won(work)
+            yield from self.speculation.won(work)
         staleness = max(0, version - offer.base) if work.task.contributes else 0
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:

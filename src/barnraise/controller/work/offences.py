@@ -3,13 +3,13 @@
 What no honest machine sends (`admission.Offence`: more steps than were assigned, bytes that no codec writes so many of,
 a wrong signature) is an offence: MOST of them, whatever came between, and the node is sentenced as one that was
 convicted. An update that is not finite, or far too large, may come of a learning rate that is too high: after MOST in a
-row the node is sent away, and rests longer each time it comes back (`flapping`).
+row the node is sent away, and rests longer each time it comes back (`backoff`).
 """
 
 from __future__ import annotations
 
 from barnraise.controller.fleet.membership import Membership
-from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.work.admission import Offence
@@ -25,9 +25,9 @@ MOST = 10
 class Offences(Part):
     """Keeps how many offences each node has committed, and how many of its updates in a row could not be taken."""
 
-    def __init__(self, context: Context, membership: Membership, sentencing: Sentencing) -> None:
+    def __init__(self, context: Context, membership: Membership, sanctions: Sanctions) -> None:
         super().__init__(context)
-        self.membership, self.sentencing = membership, sentencing
+        self.membership, self.sanctions = membership, sanctions
         self._offences: dict[str, int] = {}
         self._insane: dict[str, int] = {}
 
@@ -38,9 +38,9 @@ class Offences(Part):
         count = self._offences[node] = self._offences.get(node, 0) + 1
         if count >= MOST:
             del self._offences[node]
-            note = notes.Offended(assignment, count, str(reason), self.sentencing.until(node))
+            note = notes.Offended(assignment, count, str(reason), self.sanctions.until(node))
             told = f"{count} results that no honest machine hands in, the last of which {reason}"
-            yield from self.sentencing.pass_on(node, note, told)
+            yield from self.sanctions.pass_on(node, note, told)
 
     def inspected(self, node: str, wrong: str) -> Steps:
         """An update was looked at, and is `wrong`; empty: it is not."""

@@ -8,7 +8,7 @@ the node's standing (`trust.suspicion`); whose contributions do no more for its 
 discredited.
 
 Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
-one is, for a while, and who was not seen to be sound yet goes at a newcomer's pace (`newcomers`).
+one is, for a while, and who was not seen to be sound yet goes at a newcomer's pace (`probation`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.probation import LONGEST, Newcomers
-from barnraise.controller.fleet.sanctions import Sentencing
+from barnraise.controller.fleet.probation import LONGEST, Probation
+from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE
 from barnraise.controller.state.actions import Score
 from barnraise.controller.state.events import Event, Gains, Scored
@@ -38,12 +38,12 @@ DISCREDITED = "its updates do no more for the rows that it was to train on than 
 class Scoring(Part):
     """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
 
-    def __init__(self, context: Context, sentencing: Sentencing, newcomers: Newcomers) -> None:
+    def __init__(self, context: Context, sanctions: Sanctions, probation: Probation) -> None:
         super().__init__(context)
-        self.settings, self.sentencing = context.settings.scores, sentencing
-        self.newcomers, self.speeds = newcomers, newcomers.speeds
+        self.settings, self.sanctions = context.settings.scores, sanctions
+        self.probation, self.speeds = probation, probation.speeds
         self.busy, self._node = 0, ""
-        newcomers.expected = self._shown()  # as of the last score: many nodes ask between two
+        probation.expected = self._shown()  # as of the last score: many nodes ask between two
         self._unseen: set[str] = set()
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
@@ -76,8 +76,8 @@ class Scoring(Part):
         own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
         passed = more is not None and more > suspicion.ENOUGH
         before = self.state.nodes[node].tally.standing.scores.suspicion
-        self.newcomers.expected = self._shown()
-        left = suspicion.after(before, passed, self.newcomers.expected)
+        self.probation.expected = self._shown()
+        left = suspicion.after(before, passed, self.probation.expected)
         yield Noted(
             self.now,
             notes.Scored(
@@ -86,12 +86,12 @@ class Scoring(Part):
             node,
         )
         if left >= suspicion.LIMIT:
-            note = notes.Discredited(event.assignment, left, self.sentencing.until(node))
-            yield from self.sentencing.pass_on(node, note, DISCREDITED)
+            note = notes.Discredited(event.assignment, left, self.sanctions.until(node))
+            yield from self.sanctions.pass_on(node, note, DISCREDITED)
 
     def held_until(self, node: str) -> float:
         """Until when a node gets no task, or one is scored; 0 where it may have one."""
-        came = self.newcomers.came.get(node, math.inf)
+        came = self.probation.came.get(node, math.inf)
         if node not in self._unseen or came > self.now:  # the clock went back
             return 0.0
         self.speeds.refresh()

@@ -20,7 +20,7 @@ MOST_LANES = 256
 """That are open at a time, of rows that come next; of shorter ones there are as many beside at most."""
 
 
-class Lanes:
+class ShardCursors:
     """The lanes of `rows`, of which so many were `handed` out: shard -> rows, all epochs together."""
 
     def __init__(self, rows: RowIndex, handed: Mapping[int, int]) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from barnraise.controller.fleet.membership import Membership
-from barnraise.controller.fleet.memory_limits import Rooms
-from barnraise.controller.fleet.uploads import Custody
+from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.fold import MOST_OPEN
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.arrivals import LEAST_SECONDS, Arrivals
-from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
 from barnraise.wire.messages import Ack
@@ -32,21 +32,21 @@ COPIED_AT = 0.5
 """Share of the margin of a late result at which it is copied: a round that still waits for it can take the copy."""
 
 
-class Copies(Part):
+class Speculation(Part):
     """Keeps which open work is late, when to look again, and who came second."""
 
     def __init__(
         self,
         context: Context,
-        custody: Custody,
+        uploads: Uploads,
         membership: Membership,
         arrivals: Arrivals,
-        measuring: Measuring,
-        rooms: Rooms,
+        evaluation: Evaluation,
+        memory_limits: MemoryLimits,
     ) -> None:
         super().__init__(context)
-        self.custody, self.membership, self.arrivals, self.measuring = custody, membership, arrivals, measuring
-        self.rooms = rooms
+        self.uploads, self.membership, self.arrivals, self.evaluation = uploads, membership, arrivals, evaluation
+        self.memory_limits = memory_limits
         self.asynchronous = context.settings.asynchronous
         self._late: list[int] = []
         self._beaten: dict[str, int] = {}  # who came second, in the round of which version
@@ -69,14 +69,14 @@ class Copies(Part):
     @property
     def _waited_for(self) -> bool:
         """Whether anybody waits for any work in particular."""
-        return self.measuring.open or not (self.asynchronous or self.state.closing is not None)
+        return self.evaluation.open or not (self.asynchronous or self.state.closing is not None)
 
     def _may_be_copied(self, work: Work) -> bool:
         if work.twin or work.assignment in self.state.redo:  # by its name goes what comes behind it
             return False
         if work.task.trains:
             return not self.asynchronous and work.base == self.state.newest.version
-        return work.task.measures and self.measuring.waits(work)
+        return work.task.measures and self.evaluation.waits(work)
 
     def _due(self, work: Work) -> float:
         time, margin = self.arrivals.expected(work)
@@ -97,11 +97,11 @@ class Copies(Part):
     def _able(self, node: NodeState, work: Work) -> bool:
         return (
             node.id != work.node
-            and self.rooms.of(node) >= self.context.settings.tasks.memory_for(work.rows)
+            and self.memory_limits.of(node) >= self.context.settings.tasks.memory_for(work.rows)
             and node.speed.rate > 0.0
             and len(node.open) < MOST_OPEN
             and self.membership.can(node.id, work.kind)
-            and (not work.task.measures or self.measuring.is_another(node, work))
+            and (not work.task.measures or self.evaluation.is_another(node, work))
             and self.membership.has_time(node, work.tokens * work.task.toll)
         )
 
@@ -129,7 +129,7 @@ class Copies(Part):
         """A result of `work` is accepted: its twin is nobody's any more, but for one that is being looked at, which is
         discarded then."""
         twin = self.state.works.get(work.twin)
-        if twin is not None and twin.assignment not in self.custody.inspecting:
+        if twin is not None and twin.assignment not in self.uploads.inspecting:
             self._beaten[twin.node] = work.base
             yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))

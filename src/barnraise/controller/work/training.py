@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.fleet.pacing import Pacing
-from barnraise.controller.fleet.probation import Newcomers
+from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.kinds import TaskKind
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
-from barnraise.controller.work.shard_cursors import Lanes
+from barnraise.controller.work.shard_cursors import ShardCursors
 from barnraise.core.types import (
     MOST_ROW_RANGES,
     AnyResult,
@@ -49,13 +49,13 @@ class Training(TaskKind):
     task = Train
 
     def __init__(
-        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, newcomers: Newcomers
+        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, probation: Probation
     ) -> None:
         super().__init__(context)
-        self.newcomers = newcomers
+        self.probation = probation
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
-        self.lanes = Lanes(self.tasks.rows, self.state.totals.handed)
+        self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
         self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
         self._travel = 0.0  # of a usual task, as far as the newest version went along with it: rates times steps
@@ -108,7 +108,7 @@ class Training(TaskKind):
         lost = work if isinstance(work, Work) else None
         cursor = state.totals.rows
         yield from self.pacing.tuned(node)
-        steps = max(self.newcomers.most(node, self.pacing.local_steps(node)), node.tuning.least_steps)
+        steps = max(self.probation.most(node, self.pacing.local_steps(node)), node.tuning.least_steps)
         steps = self.pacing.in_time(node, steps)
         number = state.totals.assigned + 1
         root, skip = number, 0

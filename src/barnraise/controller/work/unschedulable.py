@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.memory_limits import Rooms
+from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.units import bytes_text
 from barnraise.ledger.decisions import Decision, NodeChanged, Noted
@@ -13,13 +13,13 @@ from barnraise.ledger.notes import Advice
 from barnraise.models.memory import too_long
 
 
-class Fitting(Part):
+class Unschedulable(Part):
     """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go, or turn out
     to have less memory."""
 
-    def __init__(self, context: Context, rooms: Rooms) -> None:
+    def __init__(self, context: Context, memory_limits: MemoryLimits) -> None:
         super().__init__(context)
-        self.rooms, self._corrections = rooms, 0
+        self.memory_limits, self._corrections = memory_limits, 0
         self.memory = context.settings.tasks.needs.memory
         self._told: frozenset[int] = frozenset()
         self._changed = False
@@ -28,24 +28,25 @@ class Fitting(Part):
         self._changed = True
 
     def look(self) -> Steps:
-        if not self._changed and self._corrections == self.rooms.corrections:
+        if not self._changed and self._corrections == self.memory_limits.corrections:
             return
-        self._changed, self._corrections = False, self.rooms.corrections
-        most, rooms = max(self.memory.values(), default=0), dict[str, int]()
+        self._changed, self._corrections = False, self.memory_limits.corrections
+        most, memory_limits = max(self.memory.values(), default=0), dict[str, int]()
         for node in self.state.nodes.values():
             if node.live:
-                rooms[node.id] = self.rooms.of(node)
-                if rooms[node.id] >= most:  # usually that of the first
+                memory_limits[node.id] = self.memory_limits.of(node)
+                if memory_limits[node.id] >= most:  # usually that of the first
                     self._told = frozenset()
                     return
-        if not rooms:
+        if not memory_limits:
             return
-        nearest, lengths = too_long(self.memory, rooms)
+        nearest, lengths = too_long(self.memory, memory_limits)
         told, self._told = self._told, frozenset(lengths)
         for length in sorted(self._told - told):
+            needed, has = bytes_text(self.memory[length]), bytes_text(memory_limits[nearest])
             reason = (
-                f"rows of {length} tokens wait for a node with the memory: they need "
-                f"{bytes_text(self.memory[length])}, and {nearest}, the nearest, has {bytes_text(rooms[nearest])}"
+                f"rows of {length} tokens wait for a node with the memory: they need {needed}, and {nearest}, the "
+                f"nearest, has {has}"
             )
             yield Noted(self.now, Advice(reason))
 

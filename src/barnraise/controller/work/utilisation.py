@@ -17,7 +17,7 @@ TOLD_EVERY = 60.0
 """Seconds between figures on the ledger, at least."""
 
 
-class Employment(Part):
+class Utilisation(Part):
     """Keeps who is there and who is busy, and adds up. Empty after a restart, like all that was observed."""
 
     def __init__(self, context: Context) -> None:

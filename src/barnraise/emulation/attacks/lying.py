@@ -12,7 +12,7 @@ from typing import Any
 
 from barnraise.core.types import Contribution, NodeProfile, Train
 from barnraise.emulation.conduct import Conduct
-from barnraise.wire.messages import Assign, Decline, Message, Next, Offer
+from barnraise.wire.messages import Assign, Decline, Message, Offer, RequestTask
 from barnraise.worker import actions as wa
 from barnraise.worker.events import Event, Received, Tick
 from barnraise.worker.machine import Worker
@@ -67,7 +67,7 @@ class LyingWorker(Worker):
         self._bounds[task.id] = task.base, task.max_staleness
         if acting.takes():
             return []
-        asks = Next(self.incoming.have, self.contact.link)
+        asks = RequestTask(self.incoming.have, self.contact.link)
         return [self.contact.send(Decline(task.id, REASON), now), self.contact.send(asks, now)]
 
     def _lied(self, action: wa.Action, now: float) -> Iterator[wa.Action]:
@@ -81,7 +81,7 @@ class LyingWorker(Worker):
                 return
         if isinstance(action, wa.Send):
             message = self.attack.says(action.message)
-            self._last = message if isinstance(message, Next) else self._last
+            self._last = message if isinstance(message, RequestTask) else self._last
             action = wa.Send(message)
         yield action
 

@@ -7,7 +7,7 @@ import random
 import msgspec
 
 from barnraise.core.types import LinkReport, NodeProfile
-from barnraise.wire.messages import Heartbeat, Hello, Message, Next
+from barnraise.wire.messages import Heartbeat, Hello, Message, RequestTask
 
 from .base import Attack
 
@@ -32,7 +32,7 @@ class Claim(Attack):
     def says(self, message: Message) -> Message:
         if isinstance(message, Hello):
             return msgspec.structs.replace(message, profile=self._profile(message.profile))
-        if isinstance(message, Next):
+        if isinstance(message, RequestTask):
             return msgspec.structs.replace(message, link=self._report(message.link))
         if isinstance(message, Heartbeat) and (told := message.telemetry) is not None:
             rate, seconds = told.tokens_per_second * self.speed, told.step_seconds / self.speed

@@ -4,7 +4,7 @@ after `heads` has refused each head that a proxy may read in another way.
 What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: what a
 body or an answer has beyond READ_BYTES is on an account of its budget, and reading waits while that has no room. How
 long a client can hold it is bounded by time limits on head, body and answer, so that slow clients go away by
-themselves; and where too many come, a `Door` says who goes.
+themselves; and where too many come, a `ConnectionLimiter` says who goes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Protocol
 import h11
 
 from barnraise.transport.budget import Budget
+from barnraise.transport.connection_limiter import ConnectionLimiter
 from barnraise.transport.descriptors import for_connections
-from barnraise.transport.door import Door
 from barnraise.transport.http.heads import HEAD_BYTES, HttpRefusal, content_length, whole_head
 
 MAX_CONNECTIONS = 2304
@@ -69,7 +69,7 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         limit = for_connections(MAX_CONNECTIONS)
-        self.door = Door(_hang_up, site.is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
+        self.door = ConnectionLimiter(_hang_up, site.is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port that was taken. Raises OSError."""

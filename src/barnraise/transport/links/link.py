@@ -30,7 +30,7 @@ SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.2, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LinkDirection:
     """One direction of a link: bytes a second; seconds of delay, and of jitter on top (evenly 0 to this); the
     probabilities that a packet is lost and that a small message (in a packet emulator: a packet) comes twice."""
 
@@ -54,18 +54,18 @@ class Link:
     """One node's connection, seen from the node. `small_up` and `small_down` are for small messages, where they fare
     otherwise; their rate is not used, as there is but one line."""
 
-    up: Way
-    down: Way
+    up: LinkDirection
+    down: LinkDirection
     brown_outs: BrownOuts | None = None
-    small_up: Way | None = None
-    small_down: Way | None = None
+    small_up: LinkDirection | None = None
+    small_down: LinkDirection | None = None
 
     @property
     def round_trip(self) -> float:
         """Seconds there and back, mean jitter included."""
         return self.up.delay + self.down.delay + (self.up.jitter + self.down.jitter) / 2
 
-    def throughput(self, way: Way) -> float:
+    def throughput(self, way: LinkDirection) -> float:
         """Bytes a second that a reliable stream reaches on `way`, which is `up` or `down` of this link."""
         if way.loss == 0.0 or self.round_trip == 0.0:
             return way.rate
@@ -154,7 +154,13 @@ class LinkState:
     )
 
     def __init__(
-        self, way: Way, small: Way, throughput: float, timeout: float, dark: Outages | None, rng: random.Random
+        self,
+        way: LinkDirection,
+        small: LinkDirection,
+        throughput: float,
+        timeout: float,
+        dark: Outages | None,
+        rng: random.Random,
     ) -> None:
         self._way, self._small, self._timeout, self._dark, self._rng = way, small, timeout, dark, rng
         self._seconds_a_byte, self._small_seconds = 1.0 / throughput, 1.0 / way.rate

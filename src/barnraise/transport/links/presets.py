@@ -7,7 +7,7 @@ import zlib
 from dataclasses import replace
 
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.transport.links.link import BrownOuts, Link, Way
+from barnraise.transport.links.link import BrownOuts, Link, LinkDirection
 
 MBIT = 125_000.0
 """Bytes a second in a Mbit/s."""
@@ -31,7 +31,7 @@ NO_LINK, TEN_REGIONS = "none", "ten-regions"
 
 def _even(mbit: float, ms: float, *, down: float | None = None, **more: float) -> Link:
     """A link of so many Mbit/s up (and down), and ms one way; `more` is of both ways."""
-    up = Way(mbit * MBIT, ms / 1000, **more)
+    up = LinkDirection(mbit * MBIT, ms / 1000, **more)
     return Link(up, replace(up, rate=(down or mbit) * MBIT))
 
 

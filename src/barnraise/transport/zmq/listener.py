@@ -13,11 +13,11 @@ from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Deliv
 from barnraise.transport.identity import Keys
 from barnraise.transport.names import numeric
 from barnraise.transport.zmq.answering import Answers
-from barnraise.transport.zmq.door import ZmqDoor
+from barnraise.transport.zmq.connections import ZmqConnections
 from barnraise.transport.zmq.loop_socket import LoopSocket, contents
 from barnraise.transport.zmq.options import Context, endpoint, new_context, new_router, terminate
 from barnraise.transport.zmq.outgoing import Outgoing
-from barnraise.transport.zmq.zap import DOMAIN, Doorkeeper
+from barnraise.transport.zmq.zap import DOMAIN, ZapHandler
 from barnraise.wire.frames import Buffer, num_bytes
 
 
@@ -29,19 +29,19 @@ class ZmqListener(Listener):
         self._io_threads = io_threads
         self._context: Context | None = None
         self._socket: LoopSocket | None = None
-        self._doorkeeper: Doorkeeper | None = None
-        self._door: ZmqDoor | None = None
+        self._zap_handler: ZapHandler | None = None
+        self._door: ZmqConnections | None = None
 
     async def bind(self, uri: str, keys: Keys) -> str:
         address = parse(uri)
         host = await numeric(address)
         self._context = new_context(self._io_threads)
-        self._doorkeeper = Doorkeeper(self._context, self.revoked)
+        self._zap_handler = ZapHandler(self._context, self.revoked)
         router = new_router(self._context, keys, DOMAIN, ipv6=":" in host)
         self._socket = LoopSocket(router)
         self._answers = Answers(self._reply, self.budget)
         self._outgoing = Outgoing(self._socket, self.budget, self._may_hear, self._hang_up)
-        self._door = ZmqDoor(self._context, router, self.is_member, self._gone, self._outgoing.sweep)
+        self._door = ZmqConnections(self._context, router, self.is_member, self._gone, self._outgoing.sweep)
         try:
             self._socket.socket.bind(endpoint(host, address.port))
         except zmq.ZMQError as error:
@@ -142,8 +142,8 @@ class ZmqListener(Listener):
         if self._socket is not None:
             self._socket.close(linger)
         self.budget.wake()
-        if self._doorkeeper is not None:
-            self._doorkeeper.close()
+        if self._zap_handler is not None:
+            self._zap_handler.close()
         if self._context is not None:
             await terminate(self._context)
 

@@ -41,19 +41,19 @@ from barnraise.wire.messages import (
     Enrolled,
     Fetch,
     FromController,
-    Go,
     Gone,
     Heartbeat,
     Hello,
+    Identify,
     Leave,
     Message,
-    Next,
     Offer,
     PayloadChunk,
     Pulse,
+    RequestTask,
+    SendPayload,
     Stop,
     Welcome,
-    Who,
 )
 
 HEARTBEAT_SECONDS = 0.3
@@ -162,7 +162,7 @@ class SimpleClient:
 
     def next(self, have: int = -1) -> AnyTask:
         """A task, waited for as long as `seconds`."""
-        self._tell(Next(have))
+        self._tell(RequestTask(have))
         answer, _ = self.expect(Assign)
         assert isinstance(answer, Assign)
         return answer.task
@@ -198,11 +198,11 @@ class SimpleClient:
                     self.hello(self._profile, have=task.base, pending=(task.id,))
                 if not any(isinstance(message, Ack) for message, _ in self._unread):
                     self._tell(Offer(offered), payload if blob.num_bytes <= INLINE_BYTES else None)
-                answer, _ = self.expect(Ack, Go, Who)
-                if isinstance(answer, Go):
+                answer, _ = self.expect(Ack, SendPayload, Identify)
+                if isinstance(answer, SendPayload):
                     for offset, chunk in chunks(payload, start=answer.offset):
                         self._tell(PayloadChunk(task.id, offset), chunk)
-                    answer, _ = self.expect(Ack, Who)
+                    answer, _ = self.expect(Ack, Identify)
                 if isinstance(answer, Ack) and answer.assignment == task.id:
                     return answer
             except AddressError:

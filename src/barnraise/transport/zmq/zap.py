@@ -18,7 +18,7 @@ DOMAIN = b"barnraise"
 _ENDPOINT = "inproc://zeromq.zap.01"
 
 
-class Doorkeeper:
+class ZapHandler:
     """Answers the ZAP requests of all sockets of `context`; `revoked` may change at any time."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], revoked: Collection[str]) -> None:

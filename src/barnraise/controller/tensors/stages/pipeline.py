@@ -68,7 +68,7 @@ def of_version(
     ]
 
 
-class Way:
+class Pipeline:
     """Takes versions through `stages`, in spans of `chunk` elements that the `crew` shares."""
 
     def __init__(self, stages: Sequence[Stage], crew: Crew, chunk: int) -> None:

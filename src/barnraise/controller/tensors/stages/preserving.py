@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnraise.compression.base import Array
-from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.base import Making, Stage
 
 
@@ -11,9 +11,9 @@ class Preserve(Stage):
     """Tells whoever froze this version, or one before, what of the vectors is about to change."""
 
     def __init__(self) -> None:
-        self._frozen: list[Frozen] = []
+        self._frozen: list[CopyOnWriteSnapshot] = []
 
-    def watch(self, frozen: Frozen) -> None:
+    def watch(self, frozen: CopyOnWriteSnapshot) -> None:
         """The stages' vectors, as they are now, are in `frozen`."""
         self._frozen = [*(each for each in self._frozen if not each.over), frozen]
 

@@ -17,7 +17,7 @@ MAX_STRANGERS = 256
 """Guests whose key is no member's, or a quarter of all places if that is less."""
 
 
-class Guest:
+class CountedConnection:
     """One connection."""
 
     __slots__ = ("address", "key")
@@ -26,7 +26,7 @@ class Guest:
         self.address, self.key = address, ""
 
 
-class Door:
+class ConnectionLimiter:
     """Counts guests, and calls `shut` for each that has to go. It is told of every other end by `leave`.
 
     `limit` are the places for all, `a_key` those for one key: a new connection of a key displaces its oldest.
@@ -42,7 +42,7 @@ class Door:
     ) -> None:
         self._shut, self._is_member = shut, is_member
         self.limit, self.a_key = limit, a_key
-        self._guests: dict[Hashable, Guest] = {}
+        self._guests: dict[Hashable, CountedConnection] = {}
         self._unproven: dict[str, dict[Hashable, None]] = {}  # by address, the oldest first
         self._num_unproven = 0
         self._strangers: dict[Hashable, None] = {}  # the oldest first
@@ -68,7 +68,7 @@ class Door:
         """A connection was accepted."""
         self.leave(who)
         place = place_of(address)
-        self._guests[who] = Guest(place)
+        self._guests[who] = CountedConnection(place)
         self._unproven.setdefault(place, {})[who] = None
         self._num_unproven += 1
         most = max(4, min(MAX_UNPROVEN, self.limit // 4))
@@ -119,7 +119,7 @@ class Door:
             del self._strangers[who]
         return None
 
-    def _forget(self, who: Hashable, guest: Guest) -> None:
+    def _forget(self, who: Hashable, guest: CountedConnection) -> None:
         """Take a guest out of the lists that it is in because of its key."""
         self._strangers.pop(who, None)
         group, name = (self._keys, guest.key) if guest.key else (self._unproven, guest.address)

@@ -1,7 +1,8 @@
 """Where a training task begins, how it takes versions in on its way, and what its update is the difference of.
 
-Either a worker goes on from where it was (`Continued`), or each task begins with what is published alone (`Repeated`),
-so that anybody can do it again; `Anew` and `Again` do so with somebody else's task, for an audit.
+A worker either continues from where its last task ended (`StatefulSession`), or starts each task from what is published
+alone (`StatelessSession`), so that any node can repeat it. `StatefulReplay` and `StatelessReplay` repeat the task of
+another node for an audit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from barnraise.worker.replica import Replica
 from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
 
-class Course:
+class TaskSession:
     """One task after the other. The versions are those of `published`, the steps those of `trainer`."""
 
     transcript: Transcript | None = None  # of the task that ran last
@@ -51,7 +52,7 @@ class Course:
         """The controller has answered, or will not."""
 
 
-class Continued(Course):
+class StatefulSession(TaskSession):
     """A worker's own: it goes on from where its last task led, with its moments.
 
     A worker is at the newest version and what of its own work that lacks: the residual, as far as it keeps it, what it
@@ -141,7 +142,7 @@ class Continued(Course):
         self._crew.each(merge, spans(len(parameters)))
 
 
-class Repeated(Course):
+class StatelessSession(TaskSession):
     """Stateless: each task begins at the newest version that is here, with what that says of the moments."""
 
     def __init__(self, published: Replica, trainer: LocalTrainer, once: Repeatable) -> None:
@@ -172,7 +173,7 @@ class Repeated(Course):
         return self._once.end()
 
 
-class Anew(Course):
+class StatefulReplay(TaskSession):
     """Somebody else's task of a stateful run, as a worker without a past would do it: no version is taken in."""
 
     def __init__(self, published: Replica, trainer: LocalTrainer, versions: Versions) -> None:
@@ -189,7 +190,7 @@ class Anew(Course):
         return self._start, self.trainer.flat.vector.cpu()
 
 
-class Again(Course):
+class StatelessReplay(TaskSession):
     """A stateless task, as `transcript` says that it went."""
 
     def __init__(

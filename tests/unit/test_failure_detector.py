@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller.fleet import failure_detector as one
-from barnraise.controller.fleet.failure_detector import Detector
+from barnraise.controller.fleet.failure_detector import FailureDetector
 from barnraise.transport.links.presets import LINKS
 
 HEARTBEAT, LEASE, LONGEST = 0.4, 1.2, 30.0
 
 
-def listened(*gaps: float, heartbeat: float = HEARTBEAT) -> tuple[Detector, float]:
+def listened(*gaps: float, heartbeat: float = HEARTBEAT) -> tuple[FailureDetector, float]:
     """What has heard frames so far apart, and when the last came."""
-    found, now = Detector(LONGEST), 0.0
+    found, now = FailureDetector(LONGEST), 0.0
     for gap in gaps:
         now += gap
         found.heard(now, gap, heartbeat)
@@ -108,7 +108,7 @@ def test_suspicion_comes_where_phi_says(heard: list[float], round_trip: float) -
 def test_a_steady_link_is_suspected_soon_and_a_newcomer_later() -> None:
     steady, now = listened(*[HEARTBEAT] * one.WINDOW)
     assert steady.suspicion(HEARTBEAT) < 1.5 * HEARTBEAT
-    assert Detector(LONGEST).suspicion(HEARTBEAT) < 2 * HEARTBEAT
+    assert FailureDetector(LONGEST).suspicion(HEARTBEAT) < 2 * HEARTBEAT
     assert steady.patience(now, HEARTBEAT, LEASE) == LEASE
 
 
@@ -128,7 +128,7 @@ def test_rarer_heartbeats_are_no_sign_of_a_slow_link() -> None:
 
 
 def test_an_hour_long_absence_makes_nobody_wait_longer_than_the_longest() -> None:
-    found = Detector(LONGEST)
+    found = FailureDetector(LONGEST)
     found.learn(0.0, 3600.0)
     assert found.latest(0.0) == LONGEST
     assert found.patience(0.0, HEARTBEAT, LEASE) == LONGEST
@@ -149,7 +149,7 @@ def frames(profile: str, seed: int, seconds: float, heartbeat: float) -> list[fl
 def test_nobody_is_taken_for_gone_in_an_hour_of_sixty_nodes(profile: str) -> None:
     """At 0.4 s: the intervals of a small fleet, in which a lease is a lost packet or two."""
     for seed in range(60):
-        found, now, longest = Detector(LONGEST), 0.0, 0.0
+        found, now, longest = FailureDetector(LONGEST), 0.0, 0.0
         round_trip = LINKS[profile].round_trip
         for gap in frames(profile, seed, 3600.0, HEARTBEAT):
             if gap > 2 * HEARTBEAT:
@@ -163,7 +163,7 @@ def test_nobody_is_taken_for_gone_in_an_hour_of_sixty_nodes(profile: str) -> Non
 def test_a_link_that_goes_dark_for_seconds_is_taken_for_gone_once() -> None:
     """Nobody knows of the first brown-out before it comes; those after it are expected."""
     for seed in range(20):
-        found, now, gone = Detector(LONGEST), 0.0, 0
+        found, now, gone = FailureDetector(LONGEST), 0.0, 0
         for gap in frames("brownout", seed, 3600.0, HEARTBEAT):
             gone += gap > found.patience(now + gap, HEARTBEAT, LEASE, LINKS["brownout"].round_trip)
             now += gap

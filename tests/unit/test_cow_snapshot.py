@@ -18,7 +18,7 @@ from barnraise.controller.state.actions import Checkpoint, Held, Slot
 from barnraise.controller.state.events import Checkpointed, Event
 from barnraise.controller.tensors import blobs, cow_snapshot
 from barnraise.controller.tensors.blobs import BlobStore
-from barnraise.controller.tensors.cow_snapshot import Frozen
+from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.executor import ControllerExecutor
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import StorageError
@@ -38,9 +38,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cow_snapshot, "SPAN", CHUNK)
 
 
-def freeze(server: ParameterServer, path: Path) -> Frozen:
+def freeze(server: ParameterServer, path: Path) -> CopyOnWriteSnapshot:
     tensors = server.state()
-    found = Frozen(tensors, TensorFile(os.open(path, os.O_RDWR | os.O_CREAT), path, tensors))
+    found = CopyOnWriteSnapshot(tensors, TensorFile(os.open(path, os.O_RDWR | os.O_CREAT), path, tensors))
     server.watch(found)
     return found
 

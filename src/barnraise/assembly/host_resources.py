@@ -8,7 +8,7 @@ from collections.abc import Callable
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 
 
-class Ground:
+class HostResources:
     """This machine's own. Planned faults shake another (`assembly.host_faults`)."""
 
     def ledger(self, run: RunDirectory) -> Ledger:

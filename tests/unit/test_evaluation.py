@@ -358,7 +358,7 @@ def test_a_measurement_goes_on_after_a_restart() -> None:
     (first,), (second,) = evaluations(engine, "a"), evaluations(engine, "b")
     engine.offer("a", finding(first, loss=1.0))
     engine.crash()
-    assert engine.machine.measuring.version == 0
+    assert engine.machine.evaluation.version == 0
     engine.hello("b")
     engine.offer("b", finding(second, loss=2.0))
     assert losses(engine) == [(0, 1.5, 0)]
@@ -603,7 +603,7 @@ def test_a_fast_node_takes_no_more_than_another_owner_can_measure() -> None:
         asks(engine, "a")
         pieces += [task.held_out.stop for task in evaluations(engine, "a")]
     alone, beside = pieces
-    assert beside <= OVERDUE * engine.machine.measuring._quick(engine.state.nodes["b"]) < alone
+    assert beside <= OVERDUE * engine.machine.evaluation._quick(engine.state.nodes["b"]) < alone
 
 
 def test_a_ledger_of_single_measurements_goes_on() -> None:

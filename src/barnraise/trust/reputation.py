@@ -69,7 +69,7 @@ class Scores(msgspec.Struct, frozen=True):
         return min(1.0, max(0.0, 2.0 * self.suspicion / suspicion.LIMIT - 1.0))
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Reputation(msgspec.Struct, frozen=True):
     """What is known of a node: how often it was `convicted`, until when it gets no tasks for that (the controller's
     clock), how often it was found `sound` since, and what its scores since are."""
 
@@ -82,19 +82,19 @@ class Standing(msgspec.Struct, frozen=True):
     def banned(self) -> bool:
         return self.convicted >= MOST
 
-    def after_conviction(self, now: float) -> Standing:
+    def after_conviction(self, now: float) -> Reputation:
         """
         >>> [Standing(count).after_conviction(0.0).until for count in range(3)]
         [600.0, 6000.0, inf]
         """
         convicted = self.convicted + 1
         until = math.inf if convicted >= MOST else now + QUARANTINE * 10.0 ** (convicted - 1)
-        return Standing(convicted, until, 0)
+        return Reputation(convicted, until, 0)
 
-    def after_audit(self) -> Standing:
+    def after_audit(self) -> Reputation:
         return msgspec.structs.replace(self, sound=self.sound + 1)
 
-    def after_score(self, passed: bool, left: float) -> Standing:
+    def after_score(self, passed: bool, left: float) -> Reputation:
         """`left` is the suspicion that is left after it."""
         return msgspec.structs.replace(self, sound=self.sound + passed, scores=self.scores.plus(passed, left))
 

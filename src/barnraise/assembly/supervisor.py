@@ -1,8 +1,8 @@
 """A controller that is to die as its run file's faults say, and the process that keeps what it leaves behind.
 
-The keeper starts the command anew as its child, which is the controller, and for it the processes that workers and
-links come from. So these live on when the controller is killed; after the planned time the keeper has it come back by
-`resume`. Any other end of the controller's is the keeper's end, and with it theirs.
+The supervisor starts the command anew as its child, which is the controller, and for it the processes that workers and
+links come from. These processes live on when the controller is killed. After the planned time the supervisor resumes
+the run. The supervisor and its helpers end when the controller ends in any other way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnraise.core.files import private
 from barnraise.core.processes import die_with_parent
 
 VARIABLE = "BARNRAISE_KEEPER"
-"""Environment variable in which a controller finds its keeper."""
+"""Environment variable in which a controller finds its supervisor."""
 
 ROLES = ("workers", "links")
 """What helpers are for."""
@@ -53,9 +53,10 @@ class Revive(msgspec.Struct, frozen=True, tag=True):
     played: tuple[int, ...]
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a controller has of its keeper: descriptors (of each helper for orders and reports, and for wishes), and the
-    places of the faults that were played before it died the last time."""
+class Supervised(msgspec.Struct, frozen=True):
+    """A controller's side of its supervisor: descriptors, and the places of the faults that were played before.
+
+    There are descriptors of each helper for orders and reports, and one for requests to the supervisor."""
 
     pipes: dict[str, tuple[int, int]]
     wishes: int
@@ -71,35 +72,35 @@ class Kept(msgspec.Struct, frozen=True):
         raise AssertionError("a process outlived SIGKILL")
 
 
-def kept() -> Kept | None:
-    """This process's keeper, if it has one."""
+def kept() -> Supervised | None:
+    """This process's supervisor, if it has one."""
     found = os.environ.get(VARIABLE)
-    return msgspec.json.decode(found, type=Kept) if found else None
+    return msgspec.json.decode(found, type=Supervised) if found else None
 
 
 def wanted(faults: Sequence[Planned]) -> bool:
-    """Whether these faults take a keeper that is not there yet."""
+    """Whether these faults take a supervisor that is not there yet."""
     return kept() is None and any(isinstance(plan.fault, KillController) for plan in faults)
 
 
 def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
     """Run the command line `arguments`, and `resume` with `options` after each planned death: the exit code."""
-    keeper = _Keeper()
+    supervisor = _Supervisor()
     for number in NUMBERS:
-        signal.signal(number, keeper.pass_on)
+        signal.signal(number, supervisor.pass_on)
     umask = ExitStack()
     umask.enter_context(private())  # helpers write to the run directory
     try:
         while True:
-            code, revive = keeper.live(arguments)
+            code, revive = supervisor.live(arguments)
             if revive is None or code != -signal.SIGKILL:
                 return code if code >= 0 else 128 - code
-            keeper.played = revive.played
+            supervisor.played = revive.played
             time.sleep(revive.seconds)
             arguments = ["resume", revive.run, *options]
     finally:
         umask.close()
-        keeper.close()
+        supervisor.close()
 
 
 class _Pipes:
@@ -110,7 +111,7 @@ class _Pipes:
         self.reports, self.helpers_reports = os.pipe()
 
 
-class _Keeper:
+class _Supervisor:
     """Holds the pipes of the helpers, so that they are there for one controller after the other."""
 
     def __init__(self) -> None:
@@ -123,7 +124,7 @@ class _Keeper:
         """One controller's life: its exit code, and how it wants to come back if it said so."""
         wishes, ours = os.pipe()
         pipes = {role: (pipes.orders, pipes.reports) for role, pipes in self._pipes.items()}
-        told = msgspec.json.encode(Kept(pipes, ours, self.played)).decode()
+        told = msgspec.json.encode(Supervised(pipes, ours, self.played)).decode()
         self._controller = subprocess.Popen(
             [sys.executable, "-m", "barnraise.cli.main", *arguments],
             env={**os.environ, VARIABLE: told},

@@ -32,7 +32,7 @@ class Marks:
     seal: str
 
 
-class Standing(msgspec.Struct, frozen=True):
+class RunStatus(msgspec.Struct, frozen=True):
     """What a host, or an observer, is shown of a run. `told` is the same for a program."""
 
     run: str
@@ -47,12 +47,12 @@ class Standing(msgspec.Struct, frozen=True):
     told: dict[str, Any]
 
 
-def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> Standing:
+def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> RunStatus:
     """How a run stands, of which the process `pid` is the controller (None: it has none now)."""
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
         lines.append(("seal", marks.seal))
-    return Standing(
+    return RunStatus(
         run=account.run.path.name,
         state=state(account, pid),
         finished=account.finished,
@@ -66,7 +66,7 @@ def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> St
     )
 
 
-def from_afar(whole: Standing) -> Standing:
+def from_afar(whole: RunStatus) -> RunStatus:
     """What of it somebody without an account on the host's machine is told: no paths and processes, and of a large
     fleet the nodes of most interest."""
     rows = nodes.in_order_of_interest(whole.nodes, MOST_NODES)
@@ -83,9 +83,9 @@ def encoded_from_afar(run: RunDirectory, budget: int) -> bytes:
     return msgspec.json.encode(from_afar(standing(read(run), budget, os.getpid(), marks_of(run))))
 
 
-def printable_of(heard: Standing) -> Standing:
+def printable_of(heard: RunStatus) -> RunStatus:
     """The same with nothing in it that a terminal would obey: somebody else said it."""
-    return Standing(
+    return RunStatus(
         run=printable(heard.run),
         state=plain(heard.state, 24),
         finished=printable(heard.finished),

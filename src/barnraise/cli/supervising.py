@@ -1,4 +1,4 @@
-"""A command whose run file plans the controller's death runs under a keeper."""
+"""A command whose run file plans the controller's death runs under a supervisor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from barnraise.assembly.keeper import keep, wanted
+from barnraise.assembly.supervisor import keep, wanted
 
 if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan
 
 
 def keep_if_needed(plan: Plan, *, json: bool) -> None:
-    """Where the plan takes a keeper, be it: run this process's command line anew, and raise Exit with its code."""
+    """Where the plan takes a supervisor, be it: run this process's command line anew, and raise Exit with its code."""
     if plan.purpose.local and wanted(plan.faults):
         raise typer.Exit(keep(sys.argv[1:], ["--json"] if json else []))

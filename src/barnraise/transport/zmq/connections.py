@@ -23,8 +23,8 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from barnraise.transport.connection_limiter import ConnectionLimiter
 from barnraise.transport.descriptors import for_connections
-from barnraise.transport.door import Door
 from barnraise.transport.zmq.loop_socket import LoopSocket
 from barnraise.transport.zmq.options import RECEIVE_QUEUE
 from barnraise.wire.messages import FRAME_LIMIT
@@ -63,7 +63,7 @@ class Connection:
         self.at_message = 0  # bytes it had sent then
 
 
-class ZmqDoor:
+class ZmqConnections:
     """The connections of one ROUTER. `gone` hears of each route whose connection has ended."""
 
     def __init__(
@@ -75,7 +75,7 @@ class ZmqDoor:
         swept: Callable[[], None],
     ) -> None:
         limit = for_connections(MAX_CONNECTIONS)
-        self.door = Door(self._shut, is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
+        self.door = ConnectionLimiter(self._shut, is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
         self._gone, self._swept = gone, swept
         self._router = router
         self._connections: dict[Hashable, Connection] = {}  # by descriptor

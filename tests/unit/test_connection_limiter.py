@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnraise.transport.base import Peer
 from barnraise.transport.budget import Budget
-from barnraise.transport.door import Door, place_of
+from barnraise.transport.connection_limiter import ConnectionLimiter, place_of
 from barnraise.transport.http.inbox import Inbox
 
 
@@ -20,7 +20,7 @@ class Entrance:
     def __init__(self, limit: int = 40, a_key: int = 2) -> None:
         self.members: set[str] = set()
         self.gone: list[Hashable] = []
-        self.door = Door(self.gone.append, lambda key: key in self.members, limit=limit, a_key=a_key)
+        self.door = ConnectionLimiter(self.gone.append, lambda key: key in self.members, limit=limit, a_key=a_key)
 
 
 def test_who_comes_in_thousands_displaces_their_own() -> None:

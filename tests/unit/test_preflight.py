@@ -20,7 +20,7 @@ from barnraise.core.types import NodeProfile
 from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.estimate import LEAST_GROWTH, LEDGER_BYTES
-from barnraise.plan.surroundings import doubts, inspect, measure
+from barnraise.plan.preflight import doubts, inspect, measure
 
 from ..state_machine.engine import Engine, engine_settings
 

@@ -18,7 +18,7 @@ from barnraise.ledger.decisions import VersionClosed
 from barnraise.wire.messages import Offer
 
 from ..state_machine.engine import Engine, answer_to, engine_settings
-from .test_copies import begin, made, rounds, settle, turn
+from .test_speculation import begin, made, rounds, settle, turn
 
 
 def steady(seconds: float = 2.0, nodes: str = "abcd", **changes: object) -> Engine:

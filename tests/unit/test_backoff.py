@@ -12,8 +12,8 @@ from barnraise.controller.state.state import Status
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import HeldOff
-from barnraise.trust.standing import Standing
-from barnraise.wire.messages import Ack, Next, Offer
+from barnraise.trust.reputation import Reputation
+from barnraise.wire.messages import Ack, Offer, RequestTask
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 from .test_membership import sent
@@ -233,11 +233,11 @@ def test_nobody_rests_since_the_controllers_own_line_was_down() -> None:
         for node in nodes:
             engine.hello(node)
     assert rests(engine) == []
-    assert engine.machine.flapping.returns == {}
+    assert engine.machine.backoff.returns == {}
     beats(engine, "a", "b", seconds=25.0)
     assert engine.state.num_live == 2
     engine.hello("c")
-    assert list(engine.machine.flapping.returns) == ["c"]
+    assert list(engine.machine.backoff.returns) == ["c"]
 
 
 def test_a_lone_node_gets_work_however_often_it_was_lost() -> None:
@@ -266,7 +266,7 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
     engine.observed(a=100.0, b=100.0, c=100.0)
     flap(engine, "a", 6)
     engine.machine.speeds.at = -1
-    engine.handle(ev.Received("b", Next(0, LinkReport(0.01))))
+    engine.handle(ev.Received("b", RequestTask(0, LinkReport(0.01))))
     speeds = engine.machine.speeds
     speeds.refresh()
     assert [node.id for node in speeds.counted] == ["b", "c"]
@@ -279,7 +279,7 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
 def test_the_host_sees_who_is_doubted() -> None:
     engine = fleet("a", "b")
     flap(engine, "a", 6)
-    assert engine.machine.flapping.resting_at(engine.now) == ["a"]
+    assert engine.machine.backoff.resting_at(engine.now) == ["a"]
     rows = living(engine.state, {}, engine.now, doubts={"a": HELD_OFF})
     assert [row.state for row in rows] == ["held off", "starting"]
 
@@ -300,15 +300,15 @@ def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> No
     engine.observed(a=100.0, b=100.0, c=100.0)
     machine, until = engine.machine, engine.now + 600.0
     for state in (engine.state, engine.shadow):
-        state.nodes["a"].tally.standing = Standing(1, until)
-    machine.flapping.away = backoff.Flapping(machine.context).away
-    assert machine.flapping.away == {"a": until}
+        state.nodes["a"].tally.standing = Reputation(1, until)
+    machine.backoff.away = backoff.Backoff(machine.context).away
+    assert machine.backoff.away == {"a": until}
     machine.speeds.at = -1
     engine.handle(ev.Tick())
     assert machine.speeds.num_working == 2
-    assert machine.flapping.resting_at(engine.now) == ["a"]
+    assert machine.backoff.resting_at(engine.now) == ["a"]
     assert engine.state.buffer.size == 2
     engine.next("a")
     assert not engine.held["a"]
     machine.context.now = until
-    assert not machine.flapping.held("a")
+    assert not machine.backoff.held("a")

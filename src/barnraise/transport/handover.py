@@ -9,7 +9,7 @@ from barnraise.transport.identity import Keys
 from barnraise.transport.several import listener_for
 
 
-class Doorway:
+class HandoverListener:
     """A listener that can be handed from a standby to the controller that it becomes: connections stay, and messages
     that were set aside are read again."""
 

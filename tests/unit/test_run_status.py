@@ -7,8 +7,8 @@ import pytest
 from barnraise.matching import NodeView, TaskView
 from barnraise.matching.dt_fm import DTFM
 from barnraise.matching.optimum import Optimum
+from barnraise.matching.persistent_market import GaleShapley
 from barnraise.matching.planned import Planned
-from barnraise.matching.standing import GaleShapley
 
 NODES = [NodeView(f"n{i}", speed=1.0 + i) for i in range(8)]
 

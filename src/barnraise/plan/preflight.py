@@ -143,8 +143,8 @@ def _devices(run_file: RunFile) -> Iterator[Problem]:
 def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
     workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose.local else []
     own = result.worker_memory_bytes - memory.PROCESS_BYTES + memory.FORKED_BYTES
-    nursery = memory.PROCESS_BYTES if workers else 0
-    needed = result.controller_memory_bytes + nursery + len(workers) * own
+    forkserver = memory.PROCESS_BYTES if workers else 0
+    needed = result.controller_memory_bytes + forkserver + len(workers) * own
     number = len(workers)
     who = f"the controller and {number} local worker{'s' * (number > 1)}" if workers else "the controller itself would"
     try:

@@ -13,7 +13,7 @@ import pytest
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.config import load
 from barnraise.controller.shell import group_commit
-from barnraise.controller.shell.group_commit import Commits
+from barnraise.controller.shell.group_commit import GroupCommit
 from barnraise.controller.shell.warnings import Warnings
 from barnraise.core.errors import StorageError
 from barnraise.ledger import Ledger, Noted, notes
@@ -52,7 +52,7 @@ def test_a_full_disk_is_told_of_at_growing_intervals_and_when_it_is_over(
     monkeypatch.setattr(group_commit, "PAUSE", 0.0)
     said: list[str] = []
     with Filling(tmp_path / "ledger.sqlite") as ledger:
-        kept = Commits(ledger, said.append)
+        kept = GroupCommit(ledger, said.append)
         asyncio.run(kept.commit([Noted(1.0, notes.Advice("x"))], {}))
         asyncio.run(kept.commit([Noted(2.0, notes.Advice("y"))], {}))
         kept.close()

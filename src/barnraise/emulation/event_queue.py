@@ -18,7 +18,7 @@ SLICES_A_SECOND = 16
 COLLECT_EVERY = 200_000
 
 
-class Agenda:
+class EventQueue:
     """Calls planned for one time happen in the order of planning.
 
     Time is cut into slices. What is planned for a later slice is only appended to it; the calls of the slice under way

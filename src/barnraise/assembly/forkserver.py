@@ -1,9 +1,10 @@
 """Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
 
-Run as `python -m barnraise.assembly.nursery PARENT`, PARENT being the number of the process that starts it. Each line
+Run as `python -m barnraise.assembly.forkserver PARENT`: PARENT is the number of the process that starts it. Each line
 on its standard input is a JSON order, each line on its standard output a JSON report: {"started": NAME, "pid": N},
-{"ended": NAME, "code": N, "reason": TEXT}. Workers die with the nursery, and the nursery with the process that holds
-its standard input. It computes nothing and never asks for a GPU: neither threads nor a device's context survive a fork.
+{"ended": NAME, "code": N, "reason": TEXT}. Workers end with the forkserver, and the forkserver ends with the process
+that holds its standard input. It computes nothing and never asks for a GPU: neither threads nor a device's context
+survive a fork.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Order(msgspec.Struct, frozen=True, tag=True):
     means: Means
 
 
-class Local(Order, frozen=True):
+class LocalWorker(Order, frozen=True):
     """One that the controller knows the key of, and whose data is on this machine."""
 
     uri: str
@@ -56,7 +57,7 @@ class Local(Order, frozen=True):
     moments: str
 
 
-class Guest(Order, frozen=True):
+class InvitedWorker(Order, frozen=True):
     """One that joins by an invite, in a network namespace: all that it needs comes over its link."""
 
     namespace: str
@@ -70,7 +71,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
-Orders = Local | Guest
+Orders = LocalWorker | InvitedWorker
 
 
 def work(order: Orders) -> Outcome:
@@ -79,7 +80,7 @@ def work(order: Orders) -> Outcome:
     def say(text: str) -> None:
         sys.stderr.write(f"{order.name}: {text}\n")
 
-    if isinstance(order, Local):
+    if isinstance(order, LocalWorker):
         return asyncio.run(_work(order, say))
     enter(order.namespace)
     outcome = asyncio.run(_join(order, say))
@@ -87,7 +88,7 @@ def work(order: Orders) -> Outcome:
     return outcome
 
 
-async def _work(order: Local, say: Say) -> Outcome:
+async def _work(order: LocalWorker, say: Say) -> Outcome:
     options = WorkerOptions(
         uri=order.uri,
         server_key=order.server_key,
@@ -104,7 +105,7 @@ async def _work(order: Local, say: Say) -> Outcome:
     return outcome
 
 
-async def _join(order: Guest, say: Say) -> Outcome:
+async def _join(order: InvitedWorker, say: Say) -> Outcome:
     given = {name: value for name, value in vars(order.means).items() if name in Given.__annotations__}
     return await join(
         order.invite,
@@ -145,7 +146,7 @@ class Child(NamedTuple):
 
 def _fork(order: Orders) -> tuple[int, Child]:
     read, write = os.pipe()
-    nursery = os.getpid()
+    forkserver = os.getpid()
     pid = os.fork()
     if pid:
         os.close(write)
@@ -153,7 +154,7 @@ def _fork(order: Orders) -> tuple[int, Child]:
         return pid, Child(order.name, read)
     outcome = Outcome("", final=False)
     try:
-        die_with_parent(nursery)
+        die_with_parent(forkserver)
         os.setsid()  # Ctrl-C is for the controller
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):

@@ -62,7 +62,7 @@ def made(engine: Engine, kind: type) -> list[Any]:
     return [d for d in engine.journal[getattr(engine, "since", 0) :] if isinstance(d, kind)]
 
 
-def copies(engine: Engine) -> list[Copied]:
+def speculation(engine: Engine) -> list[Copied]:
     return [d.note for d in made(engine, Noted) if isinstance(d.note, Copied)]
 
 
@@ -73,14 +73,14 @@ def late_round() -> Engine:
     turn(engine, 1.0, "a", "b")
     engine.next("a")
     engine.next("b")
-    assert not copies(engine)
+    assert not speculation(engine)
     turn(engine, 2.0)
     return engine
 
 
 def test_an_idle_node_gets_a_copy_of_what_a_round_waits_for() -> None:
     engine = late_round()
-    (note,) = copies(engine)
+    (note,) = speculation(engine)
     (original,) = engine.held["c"].values()
     copy = made(engine, Assigned)[-1]
     assert (note.assignment, note.by, copy.redo) == (original.id, copy.node, original.id)
@@ -178,7 +178,7 @@ def test_a_copy_that_is_refused_leaves_the_original_as_it_is() -> None:
     assert not engine.state.redo
     assert "c" in {work.node for work in engine.state.works.values()}
     turn(engine, 3.0)
-    assert len(copies(engine)) == 1, "at most one copy of a task"
+    assert len(speculation(engine)) == 1, "at most one copy of a task"
 
 
 def test_who_was_never_seen_to_be_fast_gets_no_copy() -> None:
@@ -193,7 +193,7 @@ def test_who_was_never_seen_to_be_fast_gets_no_copy() -> None:
     engine.state.nodes["liar"].speed.rate = engine.shadow.nodes["liar"].speed.rate = 0.0
     engine.next("liar")
     turn(engine, 3.0)
-    assert not copies(engine)
+    assert not speculation(engine)
 
 
 def test_no_copy_that_would_hold_the_round_up() -> None:
@@ -204,7 +204,7 @@ def test_no_copy_that_would_hold_the_round_up() -> None:
     engine.next("a")
     engine.next("b")
     turn(engine, 3.0)
-    assert not copies(engine)
+    assert not speculation(engine)
     assert made(engine, VersionClosed)[-1].num_nodes == 2
 
 
@@ -220,7 +220,7 @@ def test_rows_are_alike_where_nobody_waits_for_any() -> None:
     for _ in range(20):
         turn(engine, 1.0, "a")
         begin(engine, "a")
-    assert not copies(engine)
+    assert not speculation(engine)
 
 
 def test_a_measurement_does_not_wait_for_who_hangs() -> None:
@@ -235,16 +235,16 @@ def test_a_measurement_does_not_wait_for_who_hangs() -> None:
         if any(work.kind == "evaluate" for work in engine.state.works.values()):
             break
         turn(engine, 1.0, "a", "b")
-        if engine.machine.measuring.busy is False:
-            list(engine.machine.measuring.measure())
+        if engine.machine.evaluation.busy is False:
+            list(engine.machine.evaluation.measure())
     late = next(work for work in engine.state.works.values() if work.kind == "evaluate")
     others = [node for node in ("a", "b") if node != late.node]
     for _ in range(20):
         turn(engine, 1.0, *others)
         begin(engine, *others)
-        if copies(engine):
+        if speculation(engine):
             break
-    (note,) = copies(engine)
+    (note,) = speculation(engine)
     assert note.assignment == late.assignment
     turn(engine, 1.0, *others)
     assert engine.state.record.evaluations[-1][0] == late.base
@@ -260,8 +260,8 @@ def test_copies_are_few() -> None:
     engine.next("a")
     engine.next("b")
     turn(engine, 3.0)
-    assert [work.node for work in engine.machine.copies.late()] == ["c"]
-    assert not copies(engine)
+    assert [work.node for work in engine.machine.speculation.late()] == ["c"]
+    assert not speculation(engine)
 
 
 def test_the_first_round_has_copies_too() -> None:
@@ -277,7 +277,7 @@ def test_the_first_round_has_copies_too() -> None:
     engine.next("a")
     engine.next("b")
     turn(engine, 8.0)
-    assert [note.by for note in copies(engine)] == ["a"]
+    assert [note.by for note in speculation(engine)] == ["a"]
 
 
 def test_a_round_that_a_resume_interrupted_has_copies_too() -> None:
@@ -290,4 +290,4 @@ def test_a_round_that_a_resume_interrupted_has_copies_too() -> None:
     engine.next("a")
     engine.next("b")
     turn(engine, 8.0)
-    assert [note.by for note in copies(engine)] == ["a"]
+    assert [note.by for note in speculation(engine)] == ["a"]
