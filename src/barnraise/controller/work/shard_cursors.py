@@ -32,6 +32,7 @@ class ShardCursors:
         }
         self._within = {shard: place for order in self._orders.values() for place, shard in enumerate(order)}
         self._fronts = dict.fromkeys(self._orders, 0)  # in all epochs of a length the oldest that has something left
+        self._epochs = {shard: self.epoch(shard) for shard in self._turns}
         self._open: list[int] = []
         self._most = 0  # for which they were found; 0 when one of them has ended since
 
@@ -73,9 +74,11 @@ class ShardCursors:
         return self.handed.get(shard, 0) // self.rows.sizes[shard]
 
     def went_on(self, shards: Iterable[int]) -> None:
-        """Rows of these were handed out."""
-        if any(self.handed.get(shard, 0) % self.rows.sizes[shard] == 0 for shard in shards):
-            self._most = 0
+        """Rows of these shards were handed out: find the open lanes anew where an epoch of a shard has ended."""
+        for shard in shards:
+            epoch = self.epoch(shard)
+            if epoch != self._epochs[shard]:
+                self._epochs[shard], self._most = epoch, 0
 
     def take(self, shard: int, wanted: int, most: int) -> tuple[RowRange, ...]:
         """The next `wanted` rows from a lane on, at most `most` ranges of them: where it ends, those of the oldest
