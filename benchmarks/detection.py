@@ -19,6 +19,7 @@ from typing import Any
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
+from barnraise.controller.fleet.membership import Membership
 from barnraise.emulation.fleet import lognormal_fleet
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Simulator
@@ -53,7 +54,7 @@ class Coroner(LedgerHash):
                 self.false += 1
                 return
             self.seconds.append(decision.time - died)
-            membership = self.simulator.controller.membership
+            membership = self.simulator.controller.parts[Membership]
             round_trip = link_report(membership, decision.node)
             silence = membership.detectors[decision.node].suspicion(membership.heartbeat, round_trip)
             self.suspected.append(membership.silent[decision.node] + silence - died)

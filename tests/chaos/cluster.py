@@ -10,13 +10,15 @@ from functools import partial
 from typing import Any
 
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller.fleet.membership import LOOKS
+from barnraise.controller.fleet.membership import LOOKS, Membership
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.invariants import validate
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
+from barnraise.controller.work.dispatch import Dispatch
 from barnraise.emulation.churn import Drawn, Fit
 from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine
@@ -197,10 +199,10 @@ class Cluster(FaultySimulator):
             self.account.compare(state)
             validate(state)
         for node in state.nodes.values():
-            held = set(node.open) - machine.uploads.inspecting.keys()
+            held = set(node.open) - machine.parts[Uploads].inspecting.keys()
             assert node.live or not held, f"{node.id} is gone, and holds {held}"
         if not state.progress.finished and not self.down:
-            known = machine.membership.seen.keys() | machine.membership.awaited.keys()
+            known = machine.parts[Membership].seen.keys() | machine.parts[Membership].awaited.keys()
             assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
             self._check_leases()
             self._check_market()
@@ -209,7 +211,7 @@ class Cluster(FaultySimulator):
 
     def _check_leases(self) -> None:
         """Whoever takes part is watched, and nobody is for longer than the longest lease without a word."""
-        membership, now = self.controller.membership, self.now + self.skew
+        membership, now = self.controller.parts[Membership], self.now + self.skew
         assert membership.seen.keys() <= membership.detectors.keys(), "a link without a detector"
         assert membership.seen.keys() <= membership.kinds.keys(), "nobody knows what it can do"
         assert membership.seen.keys() <= membership._looked_at, "a lease that nobody looks at"
@@ -224,7 +226,7 @@ class Cluster(FaultySimulator):
 
     def _check_market(self) -> None:
         """Nobody is in the standing market who does not take part, and nothing blocks at rest."""
-        market = self.controller.dispatch.scheduler
+        market = self.controller.parts[Dispatch].scheduler
         if not isinstance(market, GaleShapley) or market.tally.events == self._moved:
             return
         self._moved = market.tally.events
@@ -234,7 +236,7 @@ class Cluster(FaultySimulator):
         self.most_stood = max(self.most_stood, len(market.market.tasks))
 
     def _check_custody(self) -> None:
-        uploads, works = self.controller.uploads, self.controller.state.works
+        uploads, works = self.controller.parts[Uploads], self.controller.state.works
         uploads = {(upload.node, number) for number, upload in uploads.uploads.items()}
         offered = {(node, number) for node, offers in uploads.offered.items() for number in offers}
         assert not uploads & offered

@@ -60,7 +60,7 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
             assert (await welcomed).node == "flooder"
             rows = [row for _, row in host.ledger.replay() if isinstance(row, Noted) and row.kind == "frame_dropped"]
             assert {row.node for row in rows} == {"flooder"}
-            assert rows[0].note.reason == "more than 100 Watch a second"
+            assert rows[0].note.reason == "more than 100 Subscribe a second"
 
     within(60.0, play())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from barnraise.controller.versions.buffer import Buffer
 from barnraise.ledger.decisions import Noted
 
 from .test_server import SIZE, Client, Cluster, run, update
@@ -20,7 +21,7 @@ def test_a_version_is_made_without_what_the_disk_lost(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         warnings: list[str] = []
         cluster.server.warn = warnings.append
-        buffer = cluster.machine.buffer
+        buffer = cluster.machine.parts[Buffer]
         buffer.versions = replace(buffer.versions, buffer_size=2, participation=False)
         first, second = await cluster.client(), await cluster.client()
         await first.hello()

@@ -10,8 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
+from barnraise.controller.versions.ending import Ending
 from barnraise.core.types import (
     KINDS,
     SKETCH_BYTES,
@@ -155,7 +157,7 @@ class RunChance:
 
     def conclude(self) -> None:
         """From here on all goes well, after a restart when the run had given up."""
-        if self.engine.finished is not None or self.engine.machine.ending.interrupted is not None:
+        if self.engine.finished is not None or self.engine.machine.parts[Ending].interrupted is not None:
             self.engine.crash()
         if not self.engine.state.progress.finished:
             self.engine.finish()
@@ -180,13 +182,13 @@ class RunChance:
         self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
 
     def watch(self, node: str) -> None:
-        if node in self.engine.machine.membership.seen:
+        if node in self.engine.machine.parts[Membership].seen:
             self.engine.watch(node, max(0, self.engine.state.newest.version - self.rng.choice([0, 0, 0, 1])))
 
     def work(self, node: str) -> None:
         """What a well-behaved worker does next."""
         tasks = self.engine.held.get(node)
-        if node not in self.engine.machine.membership.seen:
+        if node not in self.engine.machine.parts[Membership].seen:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))
@@ -237,7 +239,7 @@ class RunChance:
     def dawdle(self, node: str) -> None:
         """Whatever is under way takes long, while heartbeats go on."""
         for _ in range(self.rng.choice([2, 4, 8])):
-            for other in list(self.engine.machine.membership.seen):
+            for other in list(self.engine.machine.parts[Membership].seen):
                 self.engine.heartbeat(other)
             self.engine.tick(1.0)
 

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.controller.fleet.membership import LOOKS
+from barnraise.controller.fleet.membership import LOOKS, Membership
 from barnraise.controller.fleet.pacing import LEAST_PART
-from barnraise.controller.fleet.speeds import FEW
+from barnraise.controller.fleet.speeds import FEW, Speeds
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as act
@@ -37,7 +37,11 @@ from barnraise.controller.state.settings import (
     VersionSettings,
 )
 from barnraise.controller.state.state import State
-from barnraise.controller.versions.evaluation import TIMES
+from barnraise.controller.versions.ending import Ending
+from barnraise.controller.versions.evaluation import TIMES, Evaluation
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.dispatch import Dispatch
+from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import MOST_COPIES
 from barnraise.core.types import (
     KINDS,
@@ -542,7 +546,7 @@ class Anew:
         self.cut_off = accepted - sum(map(len, self.compared.values()))
 
 
-class Scoring:
+class JournaledScores:
     """What the journal says of scores, beside the account of all work: their suspicion by other means."""
 
     def __init__(self, account: Account) -> None:
@@ -609,7 +613,7 @@ class Account:
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.by_lot = isinstance(settings.tasks.scheduler(), Random)  # which does not prefer what was lost
-        self.anew, self.scoring = Anew(self), Scoring(self)
+        self.anew, self.scoring = Anew(self), JournaledScores(self)
         self.measured = Measured(settings, lambda node: self.owners[node])
         self.last_loss = math.nan  # that the controller measured itself
         self.tasks: dict[int, Assigned] = {}
@@ -1080,13 +1084,13 @@ class Engine:
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
-            (act.Evaluate, machine.evaluation.here),
-            (act.Checkpoint, machine.ending.checkpointing),
-            (act.Score, bool(machine.scoring.busy)),
+            (act.Evaluate, machine.parts[Evaluation].here),
+            (act.Checkpoint, machine.parts[Ending].checkpointing),
+            (act.Score, bool(machine.parts[Scoring].busy)),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
         inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
-        uploads = machine.uploads
+        uploads = machine.parts[Uploads]
         assert inspects == uploads.inspecting.keys() <= state.works.keys()
         self._check_uploads(uploads)
         idle = [work for i, work in state.works.items() if i not in inspects and not state.nodes[work.node].live]
@@ -1098,15 +1102,15 @@ class Engine:
             assert bool(state.progress.paused) == (0 < state.num_live < lowest) or state.num_live == 0
         assert (
             state.progress.finished
-            or machine.membership.seen.keys() | machine.membership.awaited.keys() == self.account.live
+            or machine.parts[Membership].seen.keys() | machine.parts[Membership].awaited.keys() == self.account.live
         )
-        asking, resting = machine.dispatch.asking.keys(), machine.dispatch.resting.keys()
-        assert asking | resting <= machine.membership.seen.keys()
+        asking, resting = machine.parts[Dispatch].asking.keys(), machine.parts[Dispatch].resting.keys()
+        assert asking | resting <= machine.parts[Membership].seen.keys()
         assert not asking & resting
         assert not resting or not self.settings.asynchronous
-        updates, num_bytes = machine.publishing.updates, machine.publishing.update_bytes
+        updates, num_bytes = machine.parts[Publishing].updates, machine.parts[Publishing].update_bytes
         assert sum(update.blob.num_bytes for update in updates.values()) == num_bytes
-        assert len(updates) <= 1 or num_bytes <= machine.publishing.most_bytes
+        assert len(updates) <= 1 or num_bytes <= machine.parts[Publishing].most_bytes
 
     def _check_uploads(self, uploads: Uploads) -> None:
         """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
@@ -1132,7 +1136,7 @@ class Engine:
                 node = state.nodes[name]
                 node.speed.rate, node.speed.tokens, node.speed.seconds = rate, tokens, tokens / rate
                 node.speed.turnaround, node.speed.spread, node.tally.accepted = tokens / rate, 0.0, FEW
-        self.machine.speeds.at = -1
+        self.machine.parts[Speeds].at = -1
 
     # What may happen
 
@@ -1232,7 +1236,7 @@ class Engine:
         if self.machine.deadline <= self.now:
             self.handle(ev.Tick())
             assert self.machine.deadline > self.now
-        self.leases.ticked(self.now, self.machine.membership.seen)
+        self.leases.ticked(self.now, self.machine.parts[Membership].seen)
 
     def crash(self) -> None:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
@@ -1268,7 +1272,7 @@ class Engine:
                 break
             self.tick(0.5)
             for node in good:
-                if node not in self.machine.membership.seen:
+                if node not in self.machine.parts[Membership].seen:
                     self.hello(node, restart=True)
                 for task in list(self.held[node].values()):
                     self.offer(node, answer_to(task))

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barnraise.controller.fleet.membership import MOST_DECLINED
-from barnraise.controller.fleet.probation import PACE
+from barnraise.controller.fleet.membership import MOST_DECLINED, Membership
+from barnraise.controller.fleet.probation import PACE, Probation
 from barnraise.controller.state import actions as act
 from barnraise.controller.state.settings import AuditSettings
 from barnraise.controller.state.state import Badge, NodeState
 from barnraise.controller.versions import publishing
+from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.work import auditing
-from barnraise.controller.work.auditing import LONGEST_WINDOW, MOST_CASES, TRIES
+from barnraise.controller.work.auditing import LONGEST_WINDOW, MOST_CASES, TRIES, Auditing
 from barnraise.core.types import MOST_UNDONE, SKETCH_BYTES, SKETCH_SIZE, Audit, NodeProfile, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Judged, Noted
@@ -53,7 +54,7 @@ def audited(share: float = 1.0, **changes: Any) -> Engine:
 
 def asks(engine: Engine, *nodes: str) -> None:
     for node in nodes:
-        if node not in engine.machine.membership.seen:
+        if node not in engine.machine.parts[Membership].seen:
             engine.hello(node)
         engine.next(node)
 
@@ -130,8 +131,8 @@ def test_the_share_is_chosen_by_a_key_and_nobody_else_tells_which() -> None:
         engine = Engine(engine_settings(**settings, audits=AuditSettings(0.25, key)))
         for _ in range(60):
             train_once(engine, "a")
-        chosen.append({number for number in engine.account.tasks if number in engine.machine.kinds["audit"].cases})  # type: ignore[attr-defined]
-        seeds = {case.seed for case in engine.machine.kinds["audit"].cases.values()}  # type: ignore[attr-defined]
+        chosen.append({number for number in engine.account.tasks if number in engine.machine.parts[Auditing].cases})  # type: ignore[attr-defined]
+        seeds = {case.seed for case in engine.machine.parts[Auditing].cases.values()}  # type: ignore[attr-defined]
         assert len(seeds) == len(chosen[-1])
     assert chosen[0] == chosen[1] != chosen[2]
     assert all(5 <= len(numbers) <= 25 for numbers in chosen)  # 15, give or take three standard deviations
@@ -240,7 +241,7 @@ def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPat
     (task,) = audits(engine, "b")
     assert task.train.id > 1
     assert task.base - task.train.base == len(task.back) <= 14
-    assert min(engine.machine.kinds["audit"].cases) == task.train.id  # type: ignore[attr-defined]
+    assert min(engine.machine.parts[Auditing].cases) == task.train.id  # type: ignore[attr-defined]
     assert {note.reason for _, note in unaudited(engine)} == {"its version is too far back by now"}
     assert [note.assignment for _, note in unaudited(engine)] == list(range(1, task.train.id))
 
@@ -268,7 +269,7 @@ def test_cases_that_wait_are_bounded() -> None:
     engine = audited(checkpoint_seconds=1e9, num_parameters=10**6)
     for _ in range(MOST_CASES + 5):
         train_once(engine, "a")
-    assert list(engine.machine.kinds["audit"].cases) == list(range(6, MOST_CASES + 6))  # type: ignore[attr-defined]
+    assert list(engine.machine.parts[Auditing].cases) == list(range(6, MOST_CASES + 6))  # type: ignore[attr-defined]
     assert [note.assignment for _, note in unaudited(engine)] == [1, 2, 3, 4, 5]
     assert {note.reason for _, note in unaudited(engine)} == {f"more than {MOST_CASES} newer ones waited"}
 
@@ -349,7 +350,7 @@ def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_b
     asks(engine, "no")
     assert [type(task) for task in engine.held["no"].values()] == [Train]
     engine.observed(no=100.0)
-    assert not engine.machine.evaluation.suits(engine.state.nodes["no"], 0)
+    assert not engine.machine.parts[Evaluation].suits(engine.state.nodes["no"], 0)
     asks(engine, "yes")
     (task,) = audits(engine, "yes")
     engine.offer("yes", sketched(task))
@@ -367,7 +368,7 @@ def test_who_did_one_since_may_give_one_back() -> None:
         else:
             engine.handle(ev.Received("b", Decline(task.id, "not now")))
             del engine.held["b"][task.id]
-    assert not engine.machine.membership.is_unwilling("b")
+    assert not engine.machine.parts[Membership].is_unwilling("b")
 
 
 def test_a_node_that_does_not_know_the_kind_is_not_given_any() -> None:
@@ -561,7 +562,7 @@ def test_whose_a_node_is_stays_with_its_new_keys_and_with_a_new_controller() -> 
 
 def drawn(engine: Engine, nodes: list[str]) -> set[str]:
     """Who of the nodes may do the only case anew by now."""
-    kind: Any = engine.machine.kinds["audit"]
+    kind: Any = engine.machine.parts[Auditing]
     (case,) = kind.cases.values()
     return {node for node in nodes if kind._is_drawn(engine.state.nodes[node], case)}
 
@@ -625,12 +626,12 @@ def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
     engine = crowd("a", "b", "c", "x")
     engine.observed(a=1.0, b=1.0, c=1.0)
     train_once(engine, "x")
-    held = engine.machine.probation.held_until("x")
+    held = engine.machine.parts[Probation].held_until("x")
     assert held == engine.now + engine.settings.tasks.tokens / PACE
     asks(engine, "x")
     assert not engine.held["x"], "it has to wait"
     assert answers(engine, "a", agrees=True)
-    assert engine.machine.probation.held_until("x") == 0.0
+    assert engine.machine.parts[Probation].held_until("x") == 0.0
     asks(engine, "x")
     assert engine.held["x"]
 
@@ -640,4 +641,4 @@ def test_where_audits_judge_nobody_nobody_waits() -> None:
     engine.hello("a")
     engine.observed(a=1.0)
     train_once(engine, "a")
-    assert engine.machine.probation.held_until("a") == 0.0
+    assert engine.machine.parts[Probation].held_until("a") == 0.0

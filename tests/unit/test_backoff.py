@@ -6,6 +6,9 @@ import pytest
 
 from barnraise.account.nodes import HELD_OFF, living
 from barnraise.controller.fleet import backoff
+from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.state import Status
@@ -56,7 +59,7 @@ def test_a_suspect_gets_no_task_until_it_is_heard_and_keeps_what_it_has() -> Non
         engine.offer(node, contribution(next(iter(engine.held[node].values()))))
         engine.next(node, 0, LinkReport(0.01))
     beats(engine, "b", seconds=3.0)
-    assert engine.machine.membership.suspected("a")
+    assert engine.machine.parts[Membership].suspected("a")
     assert engine.state.nodes["a"].live
     while engine.jobs:
         engine.answer(engine.jobs[0])
@@ -66,7 +69,7 @@ def test_a_suspect_gets_no_task_until_it_is_heard_and_keeps_what_it_has() -> Non
     assert not engine.state.redo, "suspicion takes nothing away"
     engine.heartbeat("a")
     assert engine.held["a"], "the next frame ends it"
-    assert not engine.machine.membership.suspects
+    assert not engine.machine.parts[Membership].suspects
     assert [d for d in engine.journal if isinstance(d, NodeChanged)][-1].change == Change.JOINED
 
 
@@ -75,7 +78,7 @@ def test_suspicion_is_no_row_of_the_ledger() -> None:
     engine.next("a", 0, LinkReport(0.01))
     rows = len(engine.journal)
     engine.tick(4.0)
-    assert engine.machine.membership.suspected_at(engine.now) == ["a"]
+    assert engine.machine.parts[Membership].suspected_at(engine.now) == ["a"]
     assert len(engine.journal) == rows
 
 
@@ -88,7 +91,7 @@ def test_a_silence_of_all_is_ours_and_says_nothing_of_their_links() -> None:
     engine.now += 4.0  # the controller's disk hung, say
     for node in nodes:
         engine.heartbeat(node)
-    known = engine.machine.membership.detectors
+    known = engine.machine.parts[Membership].detectors
     assert max(known[node].latest(engine.now) for node in nodes) == 0.0
     beats(engine, "a", "b", seconds=3.0)
     engine.heartbeat("c")
@@ -233,11 +236,11 @@ def test_nobody_rests_since_the_controllers_own_line_was_down() -> None:
         for node in nodes:
             engine.hello(node)
     assert rests(engine) == []
-    assert engine.machine.backoff.returns == {}
+    assert engine.machine.parts[Backoff].returns == {}
     beats(engine, "a", "b", seconds=25.0)
     assert engine.state.num_live == 2
     engine.hello("c")
-    assert list(engine.machine.backoff.returns) == ["c"]
+    assert list(engine.machine.parts[Backoff].returns) == ["c"]
 
 
 def test_a_lone_node_gets_work_however_often_it_was_lost() -> None:
@@ -265,9 +268,9 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
     engine = fleet("a", "b", "c", buffer_size=3)
     engine.observed(a=100.0, b=100.0, c=100.0)
     flap(engine, "a", 6)
-    engine.machine.speeds.at = -1
+    engine.machine.parts[Speeds].at = -1
     engine.handle(ev.Received("b", RequestTask(0, LinkReport(0.01))))
-    speeds = engine.machine.speeds
+    speeds = engine.machine.parts[Speeds]
     speeds.refresh()
     assert [node.id for node in speeds.counted] == ["b", "c"]
     assert speeds.total == pytest.approx(200.0)
@@ -279,7 +282,7 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
 def test_the_host_sees_who_is_doubted() -> None:
     engine = fleet("a", "b")
     flap(engine, "a", 6)
-    assert engine.machine.backoff.resting_at(engine.now) == ["a"]
+    assert engine.machine.parts[Backoff].resting_at(engine.now) == ["a"]
     rows = living(engine.state, {}, engine.now, doubts={"a": HELD_OFF})
     assert [row.state for row in rows] == ["held off", "starting"]
 
@@ -301,14 +304,14 @@ def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> No
     machine, until = engine.machine, engine.now + 600.0
     for state in (engine.state, engine.shadow):
         state.nodes["a"].tally.standing = Reputation(1, until)
-    machine.backoff.away = backoff.Backoff(machine.context).away
-    assert machine.backoff.away == {"a": until}
-    machine.speeds.at = -1
+    machine.parts[Backoff].away = backoff.Backoff(machine.context).away
+    assert machine.parts[Backoff].away == {"a": until}
+    machine.parts[Speeds].at = -1
     engine.handle(ev.Tick())
-    assert machine.speeds.num_working == 2
-    assert machine.backoff.resting_at(engine.now) == ["a"]
+    assert machine.parts[Speeds].num_working == 2
+    assert machine.parts[Backoff].resting_at(engine.now) == ["a"]
     assert engine.state.buffer.size == 2
     engine.next("a")
     assert not engine.held["a"]
     machine.context.now = until
-    assert not machine.backoff.held("a")
+    assert not machine.parts[Backoff].held("a")

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict
 
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import DISK_PATIENCE
+from barnraise.controller.versions.buffer import Buffer
+from barnraise.controller.versions.publishing import Publishing
 from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
@@ -114,7 +117,7 @@ def test_an_automatic_k_leaves_lines_room(slow: int, down: float, expected: int)
     engine.observed(**dict.fromkeys(names, 100.0))
     for name in names:
         engine.state.nodes[name].speed.tokens = engine.shadow.nodes[name].speed.tokens = 120.0
-    engine.machine.speeds.news += 12
+    engine.machine.parts[Speeds].news += 12
     engine.handle(ev.Tick())
     assert engine.state.buffer.size == expected
 
@@ -128,9 +131,9 @@ def unequal(**changes: Any) -> Engine:
         engine.next(node)
     engine.observed(a=100.0, b=1.0)
     engine.journal.clear()
-    engine.machine.buffer.advised = False  # of what was found before
+    engine.machine.parts[Buffer].advised = False  # of what was found before
     for _ in range(3):
-        engine.machine.speeds.news += 2
+        engine.machine.parts[Speeds].news += 2
         engine.handle(ev.Tick())
     return engine
 
@@ -170,7 +173,7 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     engine.hello("c")
     for node in ("a", "c"):
         engine.next(node)
-    engine.machine.buffer.versions = replace(settings.versions, buffer_size=2)
+    engine.machine.parts[Buffer].versions = replace(settings.versions, buffer_size=2)
     engine.handle(ev.Tick())
     hand_in(engine, "b")
     hand_in(engine, "c")
@@ -540,9 +543,9 @@ def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_share
         engine.next("a")
         hand_in(engine, "a")
         settle(engine)
-    kept = {update.blob.digest for update in engine.machine.publishing.updates.values()}
+    kept = {update.blob.digest for update in engine.machine.parts[Publishing].updates.values()}
     assert engine.deltas == kept
-    assert len(engine.machine.publishing.updates) == 2
+    assert len(engine.machine.parts[Publishing].updates) == 2
 
 
 def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
@@ -559,7 +562,7 @@ def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
         for name in names:
             hand_in(engine, name)
             settle(engine)
-    assert engine.machine.buffer.automatic_size == 6
+    assert engine.machine.parts[Buffer].automatic_size == 6
     assert notes(engine, "advice") == []
 
 
@@ -575,4 +578,4 @@ def test_one_of_several_that_hands_in_late_makes_nobody_wait(nodes: int, late: i
         for state in (engine.state, engine.shadow):
             state.nodes[name].speed.turnaround *= 10.0
     engine.handle(ev.Tick())
-    assert engine.machine.buffer.fresh_size == expected
+    assert engine.machine.parts[Buffer].fresh_size == expected

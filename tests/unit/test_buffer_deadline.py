@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.state import Speed, Work
-from barnraise.controller.versions.arrivals import DEVIATIONS, LEAST_SECONDS, LEAST_SHARE
-from barnraise.controller.versions.buffer import LATE
+from barnraise.controller.versions.arrivals import DEVIATIONS, LEAST_SECONDS, LEAST_SHARE, Arrivals
+from barnraise.controller.versions.buffer import LATE, Buffer
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import VersionClosed
 from barnraise.wire.messages import Offer
@@ -70,7 +71,7 @@ def test_who_is_late_already_makes_up_for_nobody() -> None:
     settle(engine)
     engine.since = len(engine.journal)  # type: ignore[attr-defined]
     begin(engine, "a", "b", "c", "d")
-    engine.machine.buffer.versions = replace(engine.machine.buffer.versions, buffer_size=4)
+    engine.machine.parts[Buffer].versions = replace(engine.machine.parts[Buffer].versions, buffer_size=4)
     turn(engine, 4.0, "a", "b")
     turn(engine, 1.5, "c", "d")
     assert closed(engine) == [(4, "full")]
@@ -129,7 +130,7 @@ def test_a_result_is_expected_by_what_was_seen_alone(times: list[float], claimed
     node.speed = Speed(rate=1.0, tokens=12.0, seconds=1.0, step_seconds=times)
     node.session.profile = NodeProfile(claimed)
     work = Work(**{**_WORK, "local_steps": steps})
-    found = engine.machine.arrivals.takes(node, work)
+    found = engine.machine.parts[Arrivals].takes(node, work)
     assert steps * min(times) <= found.time <= steps * max(times) * (1 + 1e-9)
     assert found.time >= steps * times[-1] * (1 - 1e-9), "the last one took as long"
     assert found.margin >= max(LEAST_SECONDS, LEAST_SHARE * found.time)
@@ -147,12 +148,12 @@ def test_nothing_is_known_of_who_has_handed_in_nothing() -> None:
     engine.hello("a", profile=NodeProfile(1e9))
     engine.next("a")
     (work,) = engine.state.works.values()
-    assert engine.machine.arrivals.expected(work).late == math.inf
+    assert engine.machine.parts[Arrivals].expected(work).late == math.inf
     turn(engine, 5.0, "a")
     engine.next("a")
     engine.hello("b", profile=NodeProfile(1e9))
     engine.next("b")
-    engine.machine.speeds.at = -1
-    engine.machine.speeds.refresh()
+    engine.machine.parts[Speeds].at = -1
+    engine.machine.parts[Speeds].refresh()
     new = next(work for work in engine.state.works.values() if work.node == "b")
-    assert engine.machine.arrivals.expected(new).late == pytest.approx(engine.now + 15.0)
+    assert engine.machine.parts[Arrivals].expected(new).late == pytest.approx(engine.now + 15.0)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from barnraise.controller.state import actions as act
+from barnraise.controller.versions.ending import Ending
 
 from ..state_machine.engine import Engine, contribution, engine_settings
 
@@ -53,7 +54,7 @@ def test_what_comes_while_a_checkpoint_is_written_counts_for_the_next() -> None:
     for _ in range(5):
         version(engine)
     answer(engine)
-    assert engine.machine.ending.unsaved == 2 * SIZE
+    assert engine.machine.parts[Ending].unsaved == 2 * SIZE
     version(engine)
     assert asked(engine)
 
@@ -74,7 +75,7 @@ def test_a_checkpoint_that_fails_is_tried_again_at_growing_intervals() -> None:
     engine.heartbeat("a")
     version(engine)
     answer(engine)
-    assert engine.machine.ending.unsaved == 0
+    assert engine.machine.parts[Ending].unsaved == 0
     version(engine)
     assert asked(engine), "the disk takes checkpoints again"
 
@@ -84,4 +85,4 @@ def test_after_a_restart_nothing_is_unsaved_that_is_not_known() -> None:
     for _ in range(2):
         version(engine)
     engine.crash()
-    assert engine.machine.ending.unsaved == 0
+    assert engine.machine.parts[Ending].unsaved == 0

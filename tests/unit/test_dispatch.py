@@ -8,13 +8,15 @@ from functools import partial
 
 import pytest
 
+from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import MOST_OPEN
 from barnraise.controller.state.settings import RowNeeds
 from barnraise.controller.state.state import Newest, NodeState, Speed, State
-from barnraise.controller.versions.publishing import LONGEST_CHAIN
+from barnraise.controller.versions.publishing import LONGEST_CHAIN, Publishing
+from barnraise.controller.work.dispatch import Dispatch
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, NodeProfile, Update
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Assigned, Noted
@@ -318,7 +320,7 @@ def update(version: int, size: int) -> Update:
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
     settings = engine_settings(num_parameters=1000)
-    published = Controller(settings, State(newest=Newest(3, digest(103)))).publishing
+    published = Controller(settings, State(newest=Newest(3, digest(103)))).parts[Publishing]
     published.updates = {version: update(version, size) for version in (1, 2, 3)}
     way = published.updates_from(have)
     assert [u.version if u.kind == "delta" else "snapshot" for u in way] == expected
@@ -327,7 +329,7 @@ def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, e
 
 
 def test_a_chain_has_no_gap() -> None:
-    published = Controller(engine_settings(), State(newest=Newest(3, digest(103)))).publishing
+    published = Controller(engine_settings(), State(newest=Newest(3, digest(103)))).parts[Publishing]
     published.updates = {1: update(1, 10), 3: update(3, 10)}
     (way,) = published.updates_from(0)
     assert way.kind == "snapshot"
@@ -342,8 +344,8 @@ def test_few_small_deltas_are_kept_however_cheap_they_are() -> None:
         engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
         while engine.jobs:
             engine.answer(engine.jobs[0])
-    assert len(engine.machine.publishing.updates) == LONGEST_CHAIN
-    assert len(engine.machine.publishing.updates_from(0)) == 1
+    assert len(engine.machine.parts[Publishing].updates) == LONGEST_CHAIN
+    assert len(engine.machine.parts[Publishing].updates_from(0)) == 1
 
 
 def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
@@ -364,14 +366,14 @@ def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
 
 def speeds_of(nodes: dict[str, NodeState]) -> Speeds:
     """What a controller knows of so many living nodes."""
-    return Controller(engine_settings(), State(nodes=nodes, num_live=len(nodes))).speeds
+    return Controller(engine_settings(), State(nodes=nodes, num_live=len(nodes))).parts[Speeds]
 
 
 def test_participation_is_a_share_of_all_work() -> None:
     nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
     shares = [speeds_of(nodes).participation(node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert Controller(engine_settings(), State(nodes=nodes, num_live=1)).speeds.participation(nodes["a"]) == 1.0
+    assert Controller(engine_settings(), State(nodes=nodes, num_live=1)).parts[Speeds].participation(nodes["a"]) == 1.0
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
@@ -400,11 +402,11 @@ def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: in
     settings = engine_settings(pace="matched", max_local_steps=1000)
     nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
     machine = Controller(settings, State(nodes=nodes, num_live=2))
-    machine.speeds.links["far"] = LinkReport(round_trip=5.0)
+    machine.parts[Speeds].links["far"] = LinkReport(round_trip=5.0)
     taken, factors = {}, {}
     for name, node in nodes.items():
-        taken[name] = steps = machine.pacing.local_steps(node)
-        factors[name] = machine.pacing.rate_factor(node, steps, steps * batch_rows)
+        taken[name] = steps = machine.parts[Pacing].local_steps(node)
+        factors[name] = machine.parts[Pacing].rate_factor(node, steps, steps * batch_rows)
     assert taken == {"near": 250, "far": 200}  # a round is five exchanges long
     smaller = batch_rows / settings.tasks.batch_size  # sgd: in proportion
     assert factors["near"] == factors["far"] == pytest.approx(max(0.1, smaller * math.sqrt(2 / 250)), rel=1e-9)
@@ -459,7 +461,7 @@ def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
             for node in state.nodes.values():
                 node.speed.turnaround = 60.0  # most of it computing
         for node in "abcd":
-            engine.machine.speeds.links[node] = LinkReport(round_trip if node == "d" else 0.01, 1e6, 1e6)
+            engine.machine.parts[Speeds].links[node] = LinkReport(round_trip if node == "d" else 0.01, 1e6, 1e6)
         for node in "abc":
             engine.next(node)
         steps.append([d.local_steps for d in assigned(engine)])
@@ -481,7 +483,7 @@ def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
     engine.hello("a")
     engine.hello("b")
     engine.next("a")
-    offered = {task.id: task.times for task in engine.machine.dispatch.scheduler.on_offer}
+    offered = {task.id: task.times for task in engine.machine.parts[Dispatch].scheduler.on_offer}
     assert set(offered.values()) == {10.0}
     for _ in range(16):
         for node in ("a", "b"):
@@ -491,6 +493,6 @@ def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
                 engine.answer(engine.jobs[0])
             engine.next(node)
     assert min(engine.state.totals.handed.values()) > 40
-    standing = engine.machine.dispatch.scheduler
+    standing = engine.machine.parts[Dispatch].scheduler
     assert isinstance(standing, GaleShapley)
     assert all(0 < each.left <= 10 for each in standing._places.values())

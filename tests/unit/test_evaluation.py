@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.speeds import OVERDUE
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import EvaluationSettings
-from barnraise.controller.versions.evaluation import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES
+from barnraise.controller.versions.evaluation import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES, Evaluation
+from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.work.dispatch import Dispatch
 from barnraise.core.types import MOST_UNDONE, Evaluate, Flush, Train
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Judged, Noted
@@ -35,7 +38,7 @@ def measured(rows: int = 40, most_loss: float = math.inf, owners: Mapping[str, s
 
 def asks(engine: Engine, *nodes: str) -> None:
     for node in nodes:
-        if node not in engine.machine.membership.seen:
+        if node not in engine.machine.parts[Membership].seen:
             engine.hello(node)
         engine.next(node)
 
@@ -102,7 +105,7 @@ def test_nodes_that_ask_at_once_all_get_something() -> None:
     engine = measured(rows=40, local_steps=12, asynchronous=False)
     for node in ("a", "b", "c"):
         engine.hello(node)
-    engine.machine.dispatch.asking.update(dict.fromkeys(("a", "b", "c"), 0))
+    engine.machine.parts[Dispatch].asking.update(dict.fromkeys(("a", "b", "c"), 0))
     engine.said |= dict.fromkeys(("a", "b", "c"), 0)
     engine.handle(ev.Tick())
     assert sorted(type(task).__name__ for held in engine.held.values() for task in held.values()) == [
@@ -110,7 +113,7 @@ def test_nodes_that_ask_at_once_all_get_something() -> None:
         "Train",
         "Train",
     ]
-    assert not engine.machine.dispatch.asking
+    assert not engine.machine.parts[Dispatch].asking
 
 
 def test_the_loss_is_the_mean_of_the_pieces_by_their_weights() -> None:
@@ -140,7 +143,7 @@ def test_a_loss_that_no_model_has_is_not_believed_of_a_worker(loss: float) -> No
     assert [loss for _, loss, _ in losses(engine)] != [loss]
     asks(engine, "a", "b")
     train_once(engine, "b")
-    assert not engine.machine.kinds["evaluate"].doubted  # type: ignore[attr-defined]
+    assert not engine.machine.parts[Evaluation].doubted  # type: ignore[attr-defined]
 
 
 def test_a_loss_at_the_bound_is_believed() -> None:
@@ -235,12 +238,12 @@ def test_a_node_that_watches_is_told_of_versions_from_where_it_is() -> None:
     train_once(engine, "a")
     engine.handle(ev.Lost("b", "killed"))
     engine.hello("c")
-    engine.machine.publishing.watching["c"] = 0  # it said so, and was not told yet
+    engine.machine.parts[Publishing].watching["c"] = 0  # it said so, and was not told yet
     engine.watching.add("c")
     engine.watched["c"] = 0
     engine.next("c", 0)
     assert [(task.base, task.version) for task in evaluations(engine, "c")] == [(1, 0)]
-    assert engine.machine.publishing.watching["c"] == 1
+    assert engine.machine.parts[Publishing].watching["c"] == 1
 
 
 MANY = {"tokens": 10**6, "staleness": staleness("fixed", max_staleness=200)}
@@ -276,7 +279,7 @@ def beyond_reach(engine: Engine, node: str) -> None:
     for task in evaluations(engine, node):
         engine.offer(node, finding(task))
     engine.handle(ev.Lost("b", "killed"))
-    engine.machine.dispatch.asking.clear()
+    engine.machine.parts[Dispatch].asking.clear()
     engine.hello("old", kinds=("train", "flush"))
     leave_behind(engine, "old")
     engine.next(node, engine.state.newest.version)
@@ -358,7 +361,7 @@ def test_a_measurement_goes_on_after_a_restart() -> None:
     (first,), (second,) = evaluations(engine, "a"), evaluations(engine, "b")
     engine.offer("a", finding(first, loss=1.0))
     engine.crash()
-    assert engine.machine.evaluation.version == 0
+    assert engine.machine.parts[Evaluation].version == 0
     engine.hello("b")
     engine.offer("b", finding(second, loss=2.0))
     assert losses(engine) == [(0, 1.5, 0)]
@@ -429,10 +432,10 @@ def test_versions_on_their_way_to_a_node_that_flushes_are_sent_again() -> None:
     engine = measured(rows=16, tokens=12, **FLUSH)
     asks(engine, "a", "b")
     engine.watch("a", 0)
-    engine.machine.publishing.told["a"] = 1
+    engine.machine.parts[Publishing].told["a"] = 1
     engine.told["a"] = 1
     train_once(engine, "b")
-    assert "a" not in engine.machine.publishing.told
+    assert "a" not in engine.machine.parts[Publishing].told
 
 
 def test_evaluations_do_not_count_as_rounds() -> None:
@@ -603,7 +606,7 @@ def test_a_fast_node_takes_no_more_than_another_owner_can_measure() -> None:
         asks(engine, "a")
         pieces += [task.held_out.stop for task in evaluations(engine, "a")]
     alone, beside = pieces
-    assert beside <= OVERDUE * engine.machine.evaluation._quick(engine.state.nodes["b"]) < alone
+    assert beside <= OVERDUE * engine.machine.parts[Evaluation]._quick(engine.state.nodes["b"]) < alone
 
 
 def test_a_ledger_of_single_measurements_goes_on() -> None:

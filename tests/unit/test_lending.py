@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from barnraise.controller.fleet.membership import Membership
 from barnraise.core.errors import InputError, ModelError
 from barnraise.core.types import KINDS
 from barnraise.data.meta import FileInfo, Format, Meta
@@ -187,7 +188,7 @@ def test_time_that_is_over_while_the_node_stays_counts_no_more() -> None:
     engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10))
     engine.hello("a", lent=2.0)
     engine.observed(a=1.0)
-    membership = engine.machine.membership
+    membership = engine.machine.parts[Membership]
     assert membership.left("a") == 2.0
     assert not membership.has_time(engine.state.nodes["a"], 3.0)
     engine.tick(2.5)

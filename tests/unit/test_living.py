@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnraise.aggregation.limits import trim_minimum, trimmed_per_side
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.ledger.decisions import Assigned
 
 from ..state_machine.engine import Engine, engine_settings
@@ -21,7 +22,7 @@ def test_k_follows_the_living_at_once_and_never_below_the_rules_minimum() -> Non
     assert engine.state.progress.paused
     for count, node in zip((3, 4, 5), "abc", strict=True):
         engine.hello(node, restart=True)
-        engine.machine.speeds.at = -1
+        engine.machine.parts[Speeds].at = -1
         engine.tick(0.01)
         engine.next(node)
         assert engine.state.buffer.size == count
@@ -37,7 +38,7 @@ def test_local_steps_are_for_the_slowest_that_is_there() -> None:
     engine.observed(a=120.0, b=12.0)
 
     def next_steps() -> int:
-        engine.machine.speeds.at = -1
+        engine.machine.parts[Speeds].at = -1
         begin(engine, "a")
         steps: int = made(engine, Assigned)[-1].local_steps
         turn(engine, 0.1, "a")

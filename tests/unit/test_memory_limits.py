@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from barnraise.controller.fleet.memory_limits import TIMES
+from barnraise.controller.fleet.memory_limits import TIMES, MemoryLimits
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import RowNeeds
 from barnraise.core.types import Load, NodeProfile, Telemetry
@@ -118,7 +118,7 @@ def test_breaking_on_the_shortest_rows_says_nothing_of_memory() -> None:
         assert given(engine, "worker") == SHORT
         breaks(engine, "worker", "decline")
     node = engine.state.nodes["worker"]
-    assert engine.machine.memory_limits.of(node) == node.session.profile.room
+    assert engine.machine.parts[MemoryLimits].of(node) == node.session.profile.room
 
 
 def test_rows_have_to_fit_into_an_accelerators_own_memory() -> None:
@@ -126,7 +126,7 @@ def test_rows_have_to_fit_into_an_accelerators_own_memory() -> None:
     engine.hello("small", profile=NodeProfile(memory_bytes=CLAIM, device="T4", accelerator_bytes=500))
     engine.hello("large", profile=NodeProfile(memory_bytes=500, device="H100", accelerator_bytes=CLAIM))
     engine.hello("unknown", profile=NodeProfile(memory_bytes=500, device="H100"))
-    memory_limits = {name: engine.machine.memory_limits.of(node) for name, node in engine.state.nodes.items()}
+    memory_limits = {name: engine.machine.parts[MemoryLimits].of(node) for name, node in engine.state.nodes.items()}
     assert memory_limits == {"small": 500, "large": CLAIM, "unknown": LARGEST_AMOUNT}
     for _ in range(10):
         assert given(engine, "small") == SHORT
@@ -142,7 +142,7 @@ def test_what_a_process_holds_beyond_its_room_is_not_there_for_rows() -> None:
         nodes = engine.state.nodes
         for name in nodes:
             engine.handle(ev.Received(name, Heartbeat(engine.now, Telemetry(Load(memory_bytes=holds)))))
-        return engine.machine.memory_limits.of(nodes["large"]), engine.machine.memory_limits.of(
+        return engine.machine.parts[MemoryLimits].of(nodes["large"]), engine.machine.parts[MemoryLimits].of(
             nodes["accelerated"]
         ) == 500
 

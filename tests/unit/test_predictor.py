@@ -11,6 +11,7 @@ import pytest
 
 from barnraise.account.account import _dispatched
 from barnraise.account.hindsight import LEARNING, Hindsight
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
@@ -157,10 +158,10 @@ def test_who_lies_about_its_speed_is_known_after_a_task() -> None:
     for node, claim in speeds.items():
         engine.hello(node, profile=NodeProfile(claim))
     work(engine, dict.fromkeys(speeds, 1.0), 3)
-    rates = [engine.machine.cost_model.rate(node) for node in engine.state.nodes.values()]
+    rates = [engine.machine.parts[CostModel].rate(node) for node in engine.state.nodes.values()]
     assert max(rates) < 1.5 * min(rates)
     work(engine, dict.fromkeys(speeds, 1.0), 9)
-    rates = [engine.machine.cost_model.rate(node) for node in engine.state.nodes.values()]
+    rates = [engine.machine.parts[CostModel].rate(node) for node in engine.state.nodes.values()]
     assert max(rates) < 1.1 * min(rates)
 
 
@@ -216,7 +217,7 @@ def test_uploads_tell_a_nodes_way_up() -> None:
     engine.handle(ev.Received("a", Offer(offered)))
     engine.tick(4.0)
     engine.upload("a", task.id)
-    assert engine.machine.cost_model.link(engine.state.nodes["a"]).up == pytest.approx((1 << 20) / 4.0)
+    assert engine.machine.parts[CostModel].link(engine.state.nodes["a"]).up == pytest.approx((1 << 20) / 4.0)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.2])

@@ -15,6 +15,7 @@ import pytest
 
 from barnraise import staleness
 from barnraise.config import load
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import events as ev
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.segments import SEGMENT_BYTES
@@ -295,7 +296,7 @@ def test_the_expected_buffer_is_the_controllers(seed: int) -> None:
     engine = Engine(engine_settings(staleness=staleness.create("adaptive", **limits)))
     for index, speed in enumerate(speeds):
         engine.hello(f"w{index}", profile=NodeProfile(1000.0 * speed))
-    engine.machine.speeds.at = -1
+    engine.machine.parts[Speeds].at = -1
     engine.handle(ev.Tick())
     assert cost is not None
     assert engine.state.buffer.size == cost.buffer_size

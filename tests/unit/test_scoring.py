@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 import barnraise
 from barnraise import compression
-from barnraise.controller.fleet.probation import PACE
+from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.probation import PACE, Probation
 from barnraise.controller.state import actions as act
 from barnraise.controller.state.settings import ScoreSettings
 from barnraise.controller.tensors.evaluator import Evaluator
@@ -110,7 +112,7 @@ def scored(share: float = 1.0, **changes: Any) -> Engine:
 
 def train_once(engine: Engine, node: str, gains: ev.Gains | None) -> Train | None:
     """The node contributes; what is asked for is done, and scores come to `gains`. None: it gets no task."""
-    if node not in engine.machine.membership.seen:
+    if node not in engine.machine.parts[Membership].seen:
         engine.hello(node)
     engine.now += 0.5  # which a task takes
     engine.next(node)
@@ -163,7 +165,7 @@ def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
     assert (node, note.until) == ("c", pytest.approx(note.until))
     assert sum(name == "c" for name, _ in told(engine, notes.Scored)) <= 12 + 6
     assert train_once(engine, "c", GOOD) is None
-    assert not engine.state.nodes["c"].live or engine.machine.backoff.held("c")
+    assert not engine.state.nodes["c"].live or engine.machine.parts[Backoff].held("c")
     engine.now = note.until + 1.0
     assert train_once(engine, "c", GOOD) is not None, "it may try again after a while"
     assert engine.state.nodes["c"].tally.standing.weight() < 0.5
@@ -352,17 +354,17 @@ def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
         for node in ("a", "b", "c"):
             train_once(engine, node, GOOD)
     assert train_once(engine, "d", GOOD) is not None
-    held = engine.machine.probation.held_until("d")
+    held = engine.machine.parts[Probation].held_until("d")
     assert held > engine.now
     engine.now -= 0.5
     assert train_once(engine, "d", GOOD) is None, "no time has passed"
     engine.leave("d")
     engine.hello("d")
-    assert engine.machine.probation.held_until("d") == held
+    assert engine.machine.parts[Probation].held_until("d") == held
     for _ in range(8):
         engine.now += 100.0
         assert train_once(engine, "d", GOOD) is not None
-    assert engine.machine.probation.held_until("d") == 0.0
+    assert engine.machine.parts[Probation].held_until("d") == 0.0
 
 
 def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None:
@@ -380,7 +382,7 @@ def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None
     assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": math.ceil(PACE * steps["a"])}
     for state in (engine.state, engine.shadow):
         state.nodes["d"].tally.standing = Reputation(scores=Scores(count=9, passing=0.9))
-    assert engine.machine.probation.most(engine.state.nodes["d"], 999) == 999
+    assert engine.machine.parts[Probation].most(engine.state.nodes["d"], 999) == 999
 
 
 def test_who_is_done_at_once_before_others_were_seen_goes_at_the_pace_that_they_tell() -> None:
@@ -402,4 +404,4 @@ def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> N
         for node in ("a", "b", "c"):
             engine.now += 100.0
             train_once(engine, node, rng.choice([GOOD, BAD, BAD]))
-    assert all(engine.machine.probation.held_until(node) <= engine.now for node in ("a", "b", "c"))
+    assert all(engine.machine.parts[Probation].held_until(node) <= engine.now for node in ("a", "b", "c"))

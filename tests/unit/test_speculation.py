@@ -8,7 +8,9 @@ import pytest
 
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
-from barnraise.controller.work.speculation import MOST_COPIES
+from barnraise.controller.versions.evaluation import Evaluation
+from barnraise.controller.work.dispatch import Dispatch
+from barnraise.controller.work.speculation import MOST_COPIES, Speculation
 from barnraise.core.types import NodeProfile
 from barnraise.ledger.decisions import Assigned, Judged, Noted, VersionClosed
 from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
@@ -115,7 +117,7 @@ def test_who_came_second_does_not_begin_anew_in_the_round() -> None:
     copy = made(engine, Assigned)[-1]
     turn(engine, 1.0, copy.node)
     engine.next("c")
-    assert "c" in engine.machine.dispatch.resting
+    assert "c" in engine.machine.parts[Dispatch].resting
     turn(engine, 7.0, "slow")
     assert made(engine, VersionClosed)[-1].reason == "all"
     assert made(engine, Assigned)[-1].node == "c", "but in the next one"
@@ -141,7 +143,7 @@ def test_of_two_that_are_here_the_one_that_is_looked_at_later_is_discarded() -> 
     assert verdicts[copy.assignment] == ("accepted", "")
     assert verdicts[original.id] == ("discarded", COPY_CAME_FIRST)
     assert not engine.state.redo
-    assert engine.machine.dispatch.wasted.has("c", engine.now)
+    assert engine.machine.parts[Dispatch].wasted.has("c", engine.now)
     assert engine.state.nodes["c"].tally.refused == 0
 
 
@@ -235,8 +237,8 @@ def test_a_measurement_does_not_wait_for_who_hangs() -> None:
         if any(work.kind == "evaluate" for work in engine.state.works.values()):
             break
         turn(engine, 1.0, "a", "b")
-        if engine.machine.evaluation.busy is False:
-            list(engine.machine.evaluation.measure())
+        if engine.machine.parts[Evaluation].busy is False:
+            list(engine.machine.parts[Evaluation].measure())
     late = next(work for work in engine.state.works.values() if work.kind == "evaluate")
     others = [node for node in ("a", "b") if node != late.node]
     for _ in range(20):
@@ -260,7 +262,7 @@ def test_copies_are_few() -> None:
     engine.next("a")
     engine.next("b")
     turn(engine, 3.0)
-    assert [work.node for work in engine.machine.speculation.late()] == ["c"]
+    assert [work.node for work in engine.machine.parts[Speculation].late()] == ["c"]
     assert not speculation(engine)
 
 

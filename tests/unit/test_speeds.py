@@ -7,6 +7,7 @@ import math
 import pytest
 
 from barnraise.controller.fleet import speeds
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import events as ev
 from barnraise.core.types import FASTEST, SLOWEST, LinkReport, NodeProfile
 from barnraise.ledger.decisions import Assigned, VersionClosed
@@ -123,7 +124,7 @@ def test_a_claim_moves_others_no_more_than_what_was_seen_would(claim: float) -> 
     engine.hello("new", profile=NodeProfile(claim))
     engine.next("new")
     work(engine, rounds=math.ceil(speeds.LEAST_PATIENCE / 2))  # figures are found anew when a while has passed
-    nodes, found = engine.state.nodes, engine.machine.speeds
+    nodes, found = engine.state.nodes, engine.machine.parts[Speeds]
     assert found.usable(nodes["new"]) == pytest.approx(12.0)
     assert found.median == pytest.approx(12.0)
     assert found.participation(nodes["a"]) == pytest.approx(1 / 3)

@@ -11,6 +11,7 @@ import pytest
 
 from barnraise.account.story import _noted
 from barnraise.controller.state import events as ev
+from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.errors import WireError
 from barnraise.core.types import FASTEST, LinkReport, Load, Telemetry
 from barnraise.ledger.decisions import Noted
@@ -105,7 +106,7 @@ def test_idle_time_and_conflicts_are_told_once_a_minute() -> None:
     (task,) = engine.held["a"].values()
     engine.tick(5.0)
     engine.handle(ev.Received("a", Decline(task.id, "no room")))
-    tally = engine.machine.utilisation.until(engine.now)
+    tally = engine.machine.parts[Utilisation].until(engine.now)
     assert (tally.offers, tally.refused) == (1, 1)
     assert tally.idle == pytest.approx(0.5)
     for _ in range(115):

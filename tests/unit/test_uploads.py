@@ -57,7 +57,7 @@ def drip(kept: Uploads, at_once: int) -> float:
 
 
 def test_one_payload_a_node_and_as_much_as_there_is_room_for() -> None:
-    kept = Controller(SETTINGS).uploads
+    kept = Controller(SETTINGS).parts[Uploads]
     assert [expect(kept, node, number) for number, node in enumerate("abca")] == [["a"], [], [], []]
     (whole,) = [at(kept, 1.0).arrived("a", 0, SIZE)]
     assert whole is not None
@@ -66,7 +66,7 @@ def test_one_payload_a_node_and_as_much_as_there_is_room_for() -> None:
 
 
 def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
-    kept = Controller(SETTINGS).uploads
+    kept = Controller(SETTINGS).parts[Uploads]
     expect(kept, "a", 1)
     assert kept.deadline() == PATIENCE
     expect(kept, "b", 2)
@@ -81,7 +81,7 @@ def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
 def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
     """Whoever sends fast and then nothing has the time that the slowest link would have taken."""
     for waiting, patience in (("", PATIENCE), ("b", PRESSED_PATIENCE)):
-        kept = Controller(SETTINGS).uploads
+        kept = Controller(SETTINGS).parts[Uploads]
         expect(kept, "a", 1)
         if waiting:
             expect(kept, waiting, 2)
@@ -91,7 +91,7 @@ def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
 
 def test_a_slow_link_has_the_time_that_it_needs() -> None:
     for size in (CHUNK_BYTES + 1, SIZE):
-        kept = Controller(SETTINGS).uploads
+        kept = Controller(SETTINGS).parts[Uploads]
         list(kept.expect("a", offer(1, size)))
         seconds, received = 0.0, 0
         while received < size:

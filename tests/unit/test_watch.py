@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnraise.controller.state.actions import Send
+from barnraise.controller.versions.publishing import Publishing
 from barnraise.wire.messages import Assign, Newer
 
 from ..state_machine.engine import Engine, contribution, engine_settings
@@ -74,7 +75,7 @@ def test_a_task_does_not_bring_what_news_have_brought(engine: Engine) -> None:
 
 def test_news_do_not_bring_what_a_task_has_brought(engine: Engine) -> None:
     make_version(engine, "a")
-    engine.machine.publishing.watching["b"] = 0  # as if its Watch had come before the version
+    engine.machine.parts[Publishing].watching["b"] = 0  # as if its Watch had come before the version
     engine.watching.add("b")
     engine.next("b", have=0)
     task = list(engine.held["b"].values())[-1]

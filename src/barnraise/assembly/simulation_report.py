@@ -147,7 +147,7 @@ def report(
     judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)
     first_task, joining_bytes = simulator.first_task
-    seen, tally = readings.hindsight, simulator.controller.utilisation.until(simulator.now)
+    seen, tally = readings.hindsight, simulator.controller.snapshot(simulator.now).utilisation
     return Report(
         ledger_hash=simulator.ledger_hash.hexdigest(),
         end=simulator.end,

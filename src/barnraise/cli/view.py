@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from barnraise.assembly.hosting import Host  # it imports torch
-    from barnraise.controller.machine import Controller
+    from barnraise.controller.machine import Snapshot
     from barnraise.controller.shell.standbys import Standbys
 
 RATE_SECONDS = 20.0
@@ -62,6 +62,7 @@ class Observer:
         """What there is to see now."""
         state, settings, server = host.machine.state, host.machine.settings, host.server
         now = server.clock()
+        snapshot = host.machine.snapshot(now)
         f, guaranteed = self._f(host)
         return Moment(
             heading=Heading(
@@ -87,10 +88,10 @@ class Observer:
             losses=state.record.evaluations,
             rows=living(
                 state,
-                host.machine.membership.seen,
+                snapshot.heard,
                 now,
                 self._chronicle.dismissed if self._chronicle else (),
-                _doubts(host.machine, now),
+                _doubts(snapshot),
             ),
             happenings=tuple(self._recent),
             links=host.links(),
@@ -117,10 +118,9 @@ class Observer:
         return max(0, after - before) / (end - begin) if end > begin else 0.0
 
 
-def _doubts(machine: Controller, now: float) -> dict[str, str]:
+def _doubts(snapshot: Snapshot) -> dict[str, str]:
     """Nodes that take part and get no tasks now, and why."""
-    found = dict.fromkeys(machine.backoff.resting_at(now), HELD_OFF)
-    return found | dict.fromkeys(machine.membership.suspected_at(now), SUSPECT)
+    return dict.fromkeys(snapshot.resting, HELD_OFF) | dict.fromkeys(snapshot.suspected, SUSPECT)
 
 
 class PlainView:

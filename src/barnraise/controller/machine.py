@@ -8,7 +8,8 @@ before it carries out any action after them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from barnraise.controller.fleet.backoff import Backoff
@@ -18,14 +19,23 @@ from barnraise.controller.fleet.membership import Membership, turned_away
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
-from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.telemetry import Sampling
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Action, Journal, Send
-from barnraise.controller.state.events import Dropped, Event, Received, Stalled, Tick, Told, Traffic
+from barnraise.controller.state.assembly import assemble
+from barnraise.controller.state.events import (
+    Changed,
+    Dropped,
+    Event,
+    Forgotten,
+    Received,
+    Stalled,
+    Tick,
+    Told,
+    Traffic,
+)
 from barnraise.controller.state.fold import apply
-from barnraise.controller.state.kinds import TaskKind
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
@@ -39,103 +49,70 @@ from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.controller.work.flushing import Flushing
 from barnraise.controller.work.inspection import Inspection
-from barnraise.controller.work.offences import Offences
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.training import Training
 from barnraise.controller.work.unschedulable import Unschedulable
 from barnraise.controller.work.utilisation import Utilisation
+from barnraise.core.types import Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
+from barnraise.matching.metrics import Tally
 from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
+
+PARTS: tuple[type[Part], ...] = (
+    Membership,
+    Uploads,
+    Backoff,
+    MemoryLimits,
+    Speeds,
+    CostModel,
+    Sampling,
+    Arrivals,
+    BufferDeadline,
+    Pacing,
+    Publishing,
+    DataLocality,
+    Probation,
+    Evaluation,
+    Ending,
+    Buffer,
+    Flushing,
+    Auditing,
+    Scoring,
+    Training,
+    Speculation,
+    Inspection,
+    Unschedulable,
+    Dispatch,
+    Utilisation,
+)
+"""The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a machine has observed, for shells and pages.
+
+    `heard`: when each node that takes part was last heard.
+    `inspecting`: the results that are here and not judged. Nodes that get no tasks are `resting` or `suspected`.
+    """
+
+    heard: Mapping[str, float]
+    inspecting: tuple[Contribution, ...]
+    resting: tuple[str, ...]
+    suspected: tuple[str, ...]
+    utilisation: Tally
 
 
 class Controller:
-    """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop.
-
-    It is the list of its parts, in the order in which they look at a change.
-    """
+    """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop."""
 
     def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:
         self.settings, self.epoch = settings, epoch
         self.state = state if state is not None else State()
-        self.context = context = Context(settings, self.state, epoch)
-        context.follow, context.forget = self._follow, self._forget
-        self.uploads = Uploads(context)
-        self.backoff = Backoff(context)
-        self.speeds = Speeds(context, self.uploads, self.backoff)
-        self.membership = Membership(context, self.uploads, self.backoff, self.speeds)
-        self.pacing = Pacing(context, self.speeds, self.membership)
-        self.publishing = Publishing(context, self.pacing)
-        self.evaluation = Evaluation(context, self.membership, self.pacing, self.publishing)
-        context.needs_nodes = lambda: self.evaluation.needs_nodes
-        self.ending = Ending(context, self.membership, self.publishing, self.evaluation)
-        flushing = Flushing(context, self.membership, self.speeds)
-        self.data_locality, self.memory_limits = DataLocality(context), MemoryLimits(context, self.backoff)
-        self.cost_model = CostModel(context, self.uploads, self.speeds, self.data_locality)
-        sampling, self.utilisation = Sampling(context, self.cost_model, self.memory_limits), Utilisation(context)
-        context.expect, context.sample = self.cost_model.expect, sampling.sample
-        self.probation = Probation(context, self.pacing)
-        training = Training(context, self.speeds, self.pacing, self.publishing, self.probation)
-        sanctions = Sanctions(context, self.membership)
-        self.auditing = auditing = Auditing(context, self.membership, self.publishing, self.memory_limits, sanctions)
-        self.scoring = Scoring(context, sanctions, self.probation)
-        kinds: tuple[TaskKind, ...] = (flushing, auditing, self.evaluation, training)
-        self.kinds = {kind.name: kind for kind in kinds}
-        self.arrivals = Arrivals(context, self.uploads, self.speeds)
-        self.speculation = Speculation(
-            context, self.uploads, self.membership, self.arrivals, self.evaluation, self.memory_limits
-        )
-        self.inspection = Inspection(
-            context,
-            self.uploads,
-            Offences(context, self.membership, sanctions),
-            self.speculation,
-            kinds=self.kinds,
-            auditing=auditing,
-            scoring=self.scoring,
-        )
-        self.waiting = BufferDeadline(context, self.arrivals)
-        self.buffer = Buffer(context, self.uploads, self.speeds, self.ending, self.waiting)
-        self.dispatch = Dispatch(
-            context,
-            self.membership,
-            self.cost_model,
-            self.publishing,
-            self.data_locality,
-            speculation=self.speculation,
-            kinds=self.kinds,
-            memory_limits=self.memory_limits,
-            scoring=self.scoring,
-            probation=self.probation,
-            buffer=self.buffer,
-        )
-        self.parts: tuple[Part, ...] = (
-            self.membership,
-            self.uploads,
-            self.backoff,
-            self.memory_limits,
-            self.speeds,
-            self.cost_model,
-            self.arrivals,
-            self.waiting,
-            self.speculation,
-            self.inspection,
-            self.pacing,
-            self.publishing,
-            self.data_locality,
-            self.probation,
-            self.evaluation,
-            self.ending,
-            self.buffer,
-            flushing,
-            auditing,
-            self.scoring,
-            training,
-            Unschedulable(context, self.memory_limits),
-            self.dispatch,
-            self.utilisation,
-        )
+        self.context = Context(settings, self.state, epoch)
+        self.parts = assemble(PARTS, self.context)
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)
         self._messages: dict[type[Message], Callable[[str, Any], Steps]] = {}
         self._seeing: defaultdict[type[Decision], list[Callable[[Any], None]]] = defaultdict(list)
@@ -149,6 +126,7 @@ class Controller:
                 self._seeing[decision].append(see)
         self._looks = [part.look for part in self.parts if type(part).look is not Part.look]
         self._deadlines = [part.deadline for part in self.parts if type(part).deadline is not Part.deadline]
+        self._forgets = [part.forget for part in self.parts if type(part).forget is not Part.forget]
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """What to do about `event` at `now` seconds."""
@@ -161,7 +139,7 @@ class Controller:
     def start(self, digest: str, now: float) -> list[Action]:
         """Begin a new run whose version 0 hashes to `digest`."""
         self.context.now = now
-        return self._carry(self.ending.start(digest), [])
+        return self._carry(self.parts[Ending].start(digest), [])
 
     def resume(self, now: float, grace: float) -> list[Action]:
         """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
@@ -173,6 +151,22 @@ class Controller:
         """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
         return min([deadline() for deadline in self._deadlines])
 
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between the frames of a node, as the fleet was told last."""
+        return self.parts[Membership].heartbeat
+
+    def snapshot(self, now: float) -> Snapshot:
+        """What shells and pages may read besides the state, at `now` seconds: a time after the newest event."""
+        membership = self.parts[Membership]
+        return Snapshot(
+            heard=dict(membership.seen),
+            inspecting=tuple(offer for offer, _ in self.parts[Uploads].inspecting.values()),
+            resting=tuple(self.parts[Backoff].resting_at(now)),
+            suspected=tuple(membership.suspected_at(now)),
+            utilisation=self.parts[Utilisation].until(now),
+        )
+
     def _carry(self, steps: Steps, actions: list[Action]) -> list[Action]:
         for step in steps:
             if isinstance(step, Decision):
@@ -180,39 +174,45 @@ class Controller:
                 for see in self._seeing.get(type(step), ()):
                     see(step)
                 actions.append(Journal(step))
+            elif isinstance(step, Event):
+                for handle in self._handlers[type(step)]:
+                    self._carry(handle(step), actions)
             else:
                 actions.append(step)
         return actions
 
-    def _follow(self) -> Steps:
+    def _changed(self, event: Changed) -> Steps:
         for look in self._looks:
             yield from look()
 
-    def _forget(self, node: str) -> None:
-        for part in self.parts:
-            part.forget(node)
+    def _forgotten(self, event: Forgotten) -> Steps:
+        for forget in self._forgets:
+            forget(event.node)
+        yield from ()
 
     def _resume(self, grace: float) -> Steps:
-        state = self.state
+        state, parts = self.state, self.parts
         if state.progress.finished:
-            yield from self.ending.finish(state.progress.finished)
+            yield from parts[Ending].finish(state.progress.finished)
             return
         yield Noted(self.context.now, notes.Resumed(state.newest.version, self.epoch))
-        yield from self.membership.await_back(grace)
-        yield from self.auditing.resume()
+        yield from parts[Membership].await_back(grace)
+        yield from parts[Auditing].resume()
         if state.closing is not None:
-            yield from self.buffer.aggregate()
+            yield from parts[Buffer].aggregate()
         elif state.progress.final:
-            yield from self.ending.end()
-        elif not state.record.evaluations and not self.evaluation.busy:
-            yield from self.evaluation.measure()
-        yield from self._follow()
+            yield from parts[Ending].end()
+        elif not state.record.evaluations and not parts[Evaluation].busy:
+            yield from parts[Evaluation].measure()
+        yield Changed()
 
     # What concerns no part in particular
 
     def _events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {
             Received: self._received,
+            Changed: self._changed,
+            Forgotten: self._forgotten,
             Tick: self._tick,
             Stalled: self._stalled,
             Dropped: self._dropped,
@@ -222,29 +222,31 @@ class Controller:
 
     def _received(self, event: Received) -> Steps:
         """A message: for the part that handles it, once the node is known and has greeted."""
-        node, message = event.node, event.message
+        node, message, membership = event.node, event.message, self.parts[Membership]
         known = self.state.nodes.get(node)
         if known is None:
             yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite", refusal=FOR_GOOD))
         elif known.revoked:
             yield turned_away(known)
         elif isinstance(message, Hello):
-            yield from self.membership.hello(node, message)
-            yield from self._follow()
-        elif node not in self.membership.seen:
+            progress = self.state.progress
+            over = bool(progress.finished) or (progress.final and not self.parts[Evaluation].needs_nodes)
+            yield from membership.hello(node, message, over)
+            yield Changed()
+        elif node not in membership.seen:
             yield Send(node, Identify())
         else:
-            suspected = self.membership.heard(node)
+            suspected = membership.heard(node)
             answer = self._messages.get(type(message))
             if answer is not None:
                 yield from answer(node, message)
             if suspected:
-                yield from self._follow()
+                yield Changed()
 
     def _tick(self, event: Tick) -> Steps:
         for part in self.parts:
             yield from part.expire()
-        yield from self._follow()
+        yield Changed()
 
     def _stalled(self, event: Stalled) -> Steps:
         for part in self.parts:

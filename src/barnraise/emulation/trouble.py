@@ -221,9 +221,9 @@ class TroubledSimulator(Simulator):
         if self.down:
             return
         self.down, self._busy, self._inbox, self.payloads = True, False, [], {}
-        for number, (offer, _) in self.controller.uploads.inspecting.items():
-            if number in self.controller.state.works:  # else what was accepted is durable
-                self._payload_bytes.pop(offer.assignment, None)
+        for offer in self.controller.snapshot(self.controller.context.now).inspecting:
+            if (number := offer.assignment) in self.controller.state.works:  # else what was accepted is durable
+                self._payload_bytes.pop(number, None)
                 self.work.discard(self.controller.state.works[number].node, number)
         self.break_connections(*self.nodes)
         self.awaiting(seconds)

@@ -84,7 +84,7 @@ class Reputation(msgspec.Struct, frozen=True):
 
     def after_conviction(self, now: float) -> Reputation:
         """
-        >>> [Standing(count).after_conviction(0.0).until for count in range(3)]
+        >>> [Reputation(count).after_conviction(0.0).until for count in range(3)]
         [600.0, 6000.0, inf]
         """
         convicted = self.convicted + 1
@@ -101,9 +101,9 @@ class Reputation(msgspec.Struct, frozen=True):
     def weight(self) -> float:
         """What its contributions count for, as a share of what others' do.
 
-        >>> Standing().weight(), Standing(1, 0.0, 1).weight(), Standing(1, 0.0, 9).weight()
+        >>> Reputation().weight(), Reputation(1, 0.0, 1).weight(), Reputation(1, 0.0, 9).weight()
         (1.0, 0.4, 1.0)
-        >>> [round(Standing(scores=Scores(9, 0.6, found)).weight(), 2) for found in (4.6, 6.9, 9.2)]
+        >>> [round(Reputation(scores=Scores(9, 0.6, found)).weight(), 2) for found in (4.6, 6.9, 9.2)]
         [1.0, 0.55, 0.1]
         """
         probation = 1.0 if not self.convicted else min(1.0, (1 + self.sound) / PROBATION)
@@ -118,9 +118,9 @@ class Reputation(msgspec.Struct, frozen=True):
         """That its next contribution is audited, where `share` of a known node's are: who could do the most harm
         unnoticed is looked at first.
 
-        >>> Standing().chance(0.05), Standing(0, 0.0, 1).chance(0.05), Standing(0, 0.0, 9).chance(0.05)
+        >>> Reputation().chance(0.05), Reputation(0, 0.0, 1).chance(0.05), Reputation(0, 0.0, 9).chance(0.05)
         (0.2, 0.1, 0.05)
-        >>> Standing(1).chance(0.05)
+        >>> Reputation(1).chance(0.05)
         0.5
         """
         if self.convicted and self.sound < PROBATION:
@@ -131,7 +131,7 @@ class Reputation(msgspec.Struct, frozen=True):
         """The same of a score: whoever is not known yet, or under suspicion, is looked at each time.
 
         >>> found = Scores(), Scores(9, 0.8, 0.1), Scores(9, 0.8)
-        >>> [Standing(scores=scores).chance_of_score(0.1) for scores in found]
+        >>> [Reputation(scores=scores).chance_of_score(0.1) for scores in found]
         [1.0, 1.0, 0.1]
         """
         return share if self.scores.known and not self.scores.suspicion else 1.0

@@ -21,7 +21,18 @@ from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.token_bucket import TokenBucket
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Send
-from barnraise.controller.state.events import Admitted, Arrived, Event, Heard, Lost, Rekeyed, RevokeRequested
+from barnraise.controller.state.events import (
+    Admitted,
+    Arrived,
+    Changed,
+    Event,
+    Forgotten,
+    Heard,
+    Lost,
+    Rekeyed,
+    Reported,
+    RevokeRequested,
+)
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Status
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
@@ -107,12 +118,14 @@ class Membership(Part):
             yield NodeChanged(self.now, event.node, Change.REKEYED, key=event.key, signer=event.signer)
             yield Send(event.node, Enrolled(event.node))
 
-    def hello(self, node: str, message: Hello) -> Steps:
-        """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten."""
+    def hello(self, node: str, message: Hello, over: bool) -> Steps:
+        """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten.
+
+        A worker of a run that is `over` for it is told so."""
         if message.protocol != PROTOCOL_VERSION:
             yield Send(node, Stop(_foreign(message.protocol), refusal=FOR_GOOD))
             return
-        if self.state.progress.finished or (self.state.progress.final and not self.context.needs_nodes()):
+        if over:
             yield from self._answer_pending(node, message)
             yield Send(node, Stop(self.state.progress.finished or "the run's token budget is met"))
             return
@@ -139,7 +152,7 @@ class Membership(Part):
             self._look_at(node, self.now + self.intervals()[1])
             if silent is not None and not restarted:  # it was there all the time: its frames were late
                 detector.learn(self.now, self.now - silent - self.heartbeat)
-        self.context.forget(node)
+        yield Forgotten(node)
         self.seen[node], self.kinds[node] = self.now, role_permissions.tasks(known.badge.role, message.kinds)
         if message.lent > 0.0:
             self.ends[node] = self.now + message.lent
@@ -188,16 +201,16 @@ class Membership(Part):
 
     def leave(self, node: str, message: Leave) -> Steps:
         yield from self.gone(node, message.reason or "left", Change.LEFT)
-        yield from self.context.follow()
+        yield Changed()
 
     def lost(self, event: Lost) -> Steps:
         if event.node in self.state.nodes:
             yield from self.gone(event.node, event.reason, event.how)
-            yield from self.context.follow()
+            yield Changed()
 
     def gone(self, node: str, reason: str, how: Change) -> Steps:
         """The node is gone: its open work is for others."""
-        self.context.forget(node)
+        yield Forgotten(node)
         if self.state.nodes[node].live:
             yield NodeChanged(self.now, node, how, reason)
             yield from self._release_all(node, reason)
@@ -206,11 +219,11 @@ class Membership(Part):
         """The node is out for good: its key and its name are let in no more. What it did before stays as it is."""
         known = self.state.nodes.get(event.node)
         if known is not None and not known.revoked:
-            self.context.forget(event.node)
+            yield Forgotten(event.node)
             yield NodeChanged(self.now, event.node, Change.REVOKED, event.reason)
             yield from self._release_all(event.node, "revoked")
             yield turned_away(known)
-        yield from self.context.follow()
+        yield Changed()
 
     def can(self, node: str, kind: str) -> bool:
         """Whether the node takes tasks of that kind on."""
@@ -276,12 +289,12 @@ class Membership(Part):
 
     def _heard(self, event: Heard | Arrived) -> Steps:
         if self.heard(event.node):
-            yield from self.context.follow()
+            yield Changed()
 
     def _heartbeat(self, node: str, message: Heartbeat) -> Steps:
         yield Send(node, Pulse(message.sent, *self.intervals(node)))
         if message.telemetry is not None:
-            yield from self.context.sample(node, message.telemetry)
+            yield Reported(node, message.telemetry)
 
     def _listen(self) -> None:
         """Somebody is heard again, perhaps after a time in which nobody was: that says nothing of anybody's link."""

@@ -29,8 +29,8 @@ def refusal(role: str, message: Message) -> str:
     """Why somebody with this role may not say that; empty when it may.
 
     >>> from barnraise.wire.messages import Leave
-    >>> refusal("helper", Leave()), refusal("helper", Watch(0))
-    ('', 'a helper may not say Watch')
+    >>> refusal("helper", Leave()), refusal("helper", Subscribe(0))
+    ('', 'a helper may not say Subscribe')
     """
     if type(message) in MESSAGES.get(role, frozenset()):
         return ""

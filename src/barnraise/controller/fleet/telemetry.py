@@ -5,10 +5,14 @@ What a node says of itself is for the reader of the ledger. Nothing is decided b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.state.events import Event, Reported
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.types import Telemetry
 from barnraise.ledger.decisions import Noted
@@ -29,8 +33,8 @@ class Sampling(Part):
         self.cost_model, self.memory_limits = cost_model, memory_limits
         self._told: dict[str, float] = {}
 
-    def sample(self, name: str, telemetry: Telemetry) -> Steps:
-        """A node tells how it does."""
+    def _reported(self, event: Reported) -> Steps:
+        name, telemetry = event.node, event.telemetry
         node, told = self.state.nodes[name], self._told.get(name)
         self.memory_limits.told(node, telemetry.load)
         if told is not None and self.now < told + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
@@ -45,6 +49,9 @@ class Sampling(Part):
             _numbers(telemetry),
         )
         yield Noted(self.now, seen, name)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Reported: self._reported}
 
 
 def _numbers(telemetry: Telemetry) -> dict[str, float]:

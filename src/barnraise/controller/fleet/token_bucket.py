@@ -6,7 +6,7 @@ from __future__ import annotations
 class TokenBucket:
     """`burst` times at once, and `rate` times a second in the long run.
 
-    >>> allowance = Allowance(burst=2.0, rate=0.5)
+    >>> allowance = TokenBucket(burst=2.0, rate=0.5)
     >>> [allowance.take("ann", now) for now in (0.0, 0.0, 0.0, 2.0, 2.0)]
     [True, True, False, True, False]
     """

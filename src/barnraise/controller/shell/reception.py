@@ -67,7 +67,7 @@ class Reception:
         if other == peer or message.session == known.session.id:
             self._twins.heard(node)
             return True
-        patience = max(PATIENCE, 2.0 * self._machine.membership.heartbeat)
+        patience = max(PATIENCE, 2.0 * self._machine.heartbeat)
         place = self._twins.asked(node, time.monotonic(), patience)
         if place is KeyUse.WAIT:
             self._transmit(other, Identify())  # a process that lives greets again

@@ -1,6 +1,7 @@
 """What can happen to the controller's state machine.
 
-Results of work that the machine asked for carry the `epoch` they belong to: a result of a dead epoch is dropped.
+Results of work that the machine asked for carry the `epoch` they belong to: a result of a dead epoch is dropped. The
+last three events come from parts of the machine itself, which yield them among their steps.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.core.types import Blob, ParameterRange
+from barnraise.core.types import Blob, ParameterRange, Telemetry
 from barnraise.ledger.decisions import Change
 from barnraise.ledger.notes import Note
 from barnraise.wire.messages import Message
@@ -196,3 +197,20 @@ class Traffic(Event, frozen=True, gc=False):
 
     bytes_up: int
     bytes_down: int
+
+
+class Changed(Event, frozen=True, gc=False):
+    """Something has changed: each part looks at what follows from it."""
+
+
+class Forgotten(Event, frozen=True, gc=False):
+    """The node has left, or starts over: the parts drop what they observed of its session."""
+
+    node: str
+
+
+class Reported(Event, frozen=True, gc=False):
+    """The node has told how it does."""
+
+    node: str
+    telemetry: Telemetry

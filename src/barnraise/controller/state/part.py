@@ -1,8 +1,9 @@
-"""What the parts have in common that a controller is made of.
+"""The base class of the parts that the controller's state machine consists of.
 
-A part is one concern: it owns what it has observed and its own settings, and may know the parts below it. It handles
-the events and messages that it names, sees decisions as they are applied, and looks, in its turn, at what follows from
-a change. What a part has observed is not on the ledger and starts empty after a restart.
+A part is one concern: it owns what it has observed and its own settings. It declares the parts that it needs as
+parameters of `__init__`, by their types; `assembly.assemble` makes them first. It handles the events and messages that
+it names, sees decisions as they are applied, and looks, in its turn, at what follows from a change. What a part has
+observed is not on the ledger and starts empty after a restart.
 """
 
 from __future__ import annotations
@@ -15,28 +16,18 @@ from barnraise.controller.state.actions import Action
 from barnraise.controller.state.events import Event
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
-from barnraise.core.types import AnyTask, Telemetry
-from barnraise.ledger.decisions import Assigned, Decision
+from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
-Steps: TypeAlias = Iterator[Decision | Action]
+Steps: TypeAlias = Iterator[Decision | Action | Event]
+"""What a handler yields: decisions, actions, and events for all parts, each dealt with before the handler continues."""
 
 
 class Context:
-    """What all parts share: the folded ledger, the settings, the time of the event in hand.
-
-    `follow` lets each part look at what follows from a change, `forget` drops what all observed of a node,
-    `needs_nodes` tells whether any are to stay though nothing more enters the model, `expect` writes into an assignment
-    how long it is expected to take, `sample` keeps what a node tells of itself.
-    """
+    """What all parts share: the settings, the folded ledger, the time of the event in hand."""
 
     def __init__(self, settings: EngineSettings, state: State, epoch: int) -> None:
         self.settings, self.state, self.epoch, self.now = settings, state, epoch, 0.0
-        self.follow: Callable[[], Steps] = lambda: iter(())
-        self.forget: Callable[[str], None] = lambda node: None
-        self.needs_nodes: Callable[[], bool] = lambda: False
-        self.sample: Callable[[str, Telemetry], Steps] = lambda node, telemetry: iter(())
-        self.expect: Callable[[Assigned, AnyTask], Assigned] = lambda decision, task: decision
 
     @property
     def arrival_version(self) -> int:
@@ -85,4 +76,4 @@ class Part:
         """For so long nobody could be heard, and nobody's fault was it."""
 
     def forget(self, node: str) -> None:
-        """The node is gone, or starts over: what was observed of it is no longer so."""
+        """The node has left, or starts over: drop what was observed of its session."""

@@ -17,7 +17,7 @@ from typing import Any
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Aggregate, Slot
-from barnraise.controller.state.events import Event, Gated, Unmade
+from barnraise.controller.state.events import Changed, Event, Gated, Unmade
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
@@ -178,7 +178,7 @@ class Buffer(Part):
         if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
             yield from self._void(event, closing.slots)
             yield from self.aggregate()
-            yield from self.context.follow()
+            yield Changed()
 
     def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
         """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.

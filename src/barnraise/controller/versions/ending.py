@@ -13,6 +13,7 @@ from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.state.actions import Checkpoint, Finish, Send
 from barnraise.controller.state.events import (
     Aggregated,
+    Changed,
     Checkpointed,
     Evaluated,
     Event,
@@ -70,7 +71,7 @@ class Ending(Part):
                 yield from self.evaluation.measure()
             if self._due() and not self.checkpointing:
                 yield from self._checkpoint()
-        yield from self.context.follow()
+        yield Changed()
         yield from self.publishing.tell()
         yield from self._rest()
 
@@ -132,7 +133,7 @@ class Ending(Part):
 
     def dismiss_all(self) -> Steps:
         """Tell everybody that the run is over, unless somebody is needed yet."""
-        if self.context.needs_nodes():
+        if self.evaluation.needs_nodes:
             return
         for node in list(self.membership.seen):
             yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
@@ -167,7 +168,7 @@ class Ending(Part):
     def _stop(self, event: StopRequested) -> Steps:
         if not self.state.progress.stopping and not self.state.progress.final:
             yield Noted(self.now, notes.Stopping(event.reason))
-            yield from self.context.follow()
+            yield Changed()
 
     def _interrupt(self, event: InterruptRequested) -> Steps:
         if self.interrupted is None and not self.state.progress.finished:

@@ -13,16 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.speeds import OVERDUE
 from barnraise.controller.state import actions
 from barnraise.controller.state.events import Evaluated, Event
-from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import KeptFinding, NodeState, Work
 from barnraise.controller.versions.findings import Pieces, agree, dispute, enough, mean
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, ParameterRange, RowRange
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
@@ -52,8 +53,15 @@ class Evaluation(TaskKind):
     task = Evaluate
     result = Finding
 
-    def __init__(self, context: Context, membership: Membership, pacing: Pacing, publishing: Publishing) -> None:
-        super().__init__(context)
+    def __init__(
+        self,
+        context: Context,
+        cost_model: CostModel,
+        membership: Membership,
+        pacing: Pacing,
+        publishing: Publishing,
+    ) -> None:
+        super().__init__(context, cost_model)
         self.settings, self.plan = context.settings, context.settings.evaluations
         self.membership, self.pacing, self.publishing = membership, pacing, publishing
         self.here = False  # the controller does it

@@ -26,14 +26,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.state.events import Event, InterruptRequested
-from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.controller.work.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
 from barnraise.core.types import (
@@ -112,12 +113,13 @@ class Auditing(TaskKind):
     def __init__(
         self,
         context: Context,
+        cost_model: CostModel,
         membership: Membership,
         publishing: Publishing,
         memory_limits: MemoryLimits,
         sanctions: Sanctions,
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, cost_model)
         self.settings, self.sanctions = context.settings.audits, sanctions
         self.membership, self.publishing, self.memory_limits = membership, publishing, memory_limits
         self.cases: dict[int, Case] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from operator import is_not
@@ -19,14 +19,16 @@ from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.token_bucket import TokenBucket
+from barnraise.controller.state.events import Changed
 from barnraise.controller.state.fold import MOST_OPEN
-from barnraise.controller.state.kinds import TaskKind
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
+from barnraise.controller.work.task_kinds import TaskKinds
 from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
@@ -51,7 +53,7 @@ class Dispatch(Part):
         publishing: Publishing,
         data_locality: DataLocality,
         speculation: Speculation,
-        kinds: Mapping[str, TaskKind],
+        task_kinds: TaskKinds,
         memory_limits: MemoryLimits,
         scoring: Scoring,
         probation: Probation,
@@ -60,12 +62,8 @@ class Dispatch(Part):
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
         self.membership, self.cost_model, self.publishing = membership, cost_model, publishing
-        self.data_locality, self.speculation, self.kinds, self.memory_limits = (
-            data_locality,
-            speculation,
-            kinds,
-            memory_limits,
-        )
+        self.data_locality, self.memory_limits = data_locality, memory_limits
+        self.speculation, self.kinds = speculation, task_kinds.by_name
         self.scoring, self.probation, self.buffer = scoring, probation, buffer
         self.backoff = membership.backoff
         self.asking: dict[str, int] = {}  # node -> version it has
@@ -92,7 +90,7 @@ class Dispatch(Part):
         if number in self.state.nodes[node].open and number not in self.membership.uploads.inspecting:
             self.wasted.take(node, self.now)
             yield from self.membership.release(node, number, DECLINED + message.reason)
-            yield from self.context.follow()
+            yield Changed()
 
     def _wake(self) -> None:
         """A version was made or a contribution judged: those that rest ask again."""

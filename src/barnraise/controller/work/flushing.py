@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.state.kinds import ANY_STALENESS, TaskKind
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import Work
+from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.controller.work.admission import refuse_update
 from barnraise.controller.work.training import TOO_LATE
 from barnraise.core.types import AnyResult, Contribution, Flush, ParameterRange
@@ -18,8 +19,8 @@ class Flushing(TaskKind):
 
     task = Flush
 
-    def __init__(self, context: Context, membership: Membership, speeds: Speeds) -> None:
-        super().__init__(context)
+    def __init__(self, context: Context, cost_model: CostModel, membership: Membership, speeds: Speeds) -> None:
+        super().__init__(context, cost_model)
         self.membership, self.speeds, self.payloads = membership, speeds, context.settings.payloads
 
     def look(self) -> Steps:

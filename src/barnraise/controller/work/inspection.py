@@ -5,13 +5,12 @@ Nothing replaces a payload that is here, so what was inspected is what is commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Discard, Inspect, Send
-from barnraise.controller.state.events import Arrived, Event, Inspected
-from barnraise.controller.state.kinds import TaskKind
+from barnraise.controller.state.events import Arrived, Changed, Event, Inspected
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Work
 from barnraise.controller.work import admission
@@ -19,6 +18,7 @@ from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.offences import Offences
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
+from barnraise.controller.work.task_kinds import TaskKinds
 from barnraise.core.types import AnyResult, Contribution
 from barnraise.ledger.decisions import Claim, Judged
 from barnraise.ledger.notes import COPY_CAME_FIRST
@@ -34,13 +34,12 @@ class Inspection(Part):
         uploads: Uploads,
         offences: Offences,
         speculation: Speculation,
-        *,
-        kinds: Mapping[str, TaskKind],
+        task_kinds: TaskKinds,
         auditing: Auditing,
         scoring: Scoring,
     ) -> None:
         super().__init__(context)
-        self.speculation, self.kinds = speculation, kinds
+        self.speculation, self.kinds = speculation, task_kinds.by_name
         self.auditing, self.scoring = auditing, scoring
         self.settings = context.settings
         self.uploads, self.offences = uploads, offences
@@ -57,12 +56,12 @@ class Inspection(Part):
             return  # its payload is here: the answer follows
         elif reason := self._refuse(work, offer) or self._unsigned(node, offer):
             yield from self._turn_down(work, offer, reason)
-            yield from self.context.follow()
+            yield Changed()
         elif isinstance(offer, Contribution):
             yield from self.uploads.expect(node, offer)
         else:
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
-            yield from self.context.follow()
+            yield Changed()
 
     def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
         """Refuse a result by its header: nothing more of it is wanted."""
@@ -79,7 +78,7 @@ class Inspection(Part):
         if reason := self._refuse(work, offer):
             self.uploads.settled(offer)
             yield from self._judge(work, offer, version, 0.0, reason)
-            yield from self.context.follow()
+            yield Changed()
         else:
             self.uploads.inspecting[event.assignment] = offer, version
             yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work))
@@ -98,7 +97,7 @@ class Inspection(Part):
                 yield from self.auditing.begin(work, offer, event.sketch)
             yield from self.scoring.begin(work, offer)
         yield from self.offences.inspected(work.node, reason)
-        yield from self.context.follow()
+        yield Changed()
 
     def _refuse(self, work: Work, offer: AnyResult) -> str:
         """What is wrong with an offer as things stand; empty when it may go on."""

@@ -23,7 +23,7 @@ from barnraise.controller.fleet.probation import LONGEST, Probation
 from barnraise.controller.fleet.sanctions import Sanctions
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE
 from barnraise.controller.state.actions import Score
-from barnraise.controller.state.events import Event, Gains, Scored
+from barnraise.controller.state.events import Changed, Event, Gains, Scored
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Work
 from barnraise.core.types import Batches, Contribution
@@ -70,7 +70,7 @@ class Scoring(Part):
         self._unseen.clear()
         if event.gains is not None:
             yield from self._found(node, event, event.gains)
-        yield from self.context.follow()
+        yield Changed()
 
     def _found(self, node: str, event: Scored, gains: Gains) -> Steps:
         own, others, more = (gain if math.isfinite(gain) else None for gain in gains)

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.state.kinds import TaskKind
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
 from barnraise.controller.work.shard_cursors import ShardCursors
 from barnraise.core.types import (
@@ -49,9 +50,15 @@ class Training(TaskKind):
     task = Train
 
     def __init__(
-        self, context: Context, speeds: Speeds, pacing: Pacing, publishing: Publishing, probation: Probation
+        self,
+        context: Context,
+        cost_model: CostModel,
+        speeds: Speeds,
+        pacing: Pacing,
+        publishing: Publishing,
+        probation: Probation,
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, cost_model)
         self.probation = probation
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing

@@ -1,7 +1,7 @@
 """What a kind of task is to the controller: what there is to do of it, for whom, and how its results are judged.
 
 What all kinds share is done elsewhere, once: leases and release (`membership`), who asks (`dispatch`), payloads
-(`uploads`), verdicts (`inspection`), redoing and totals (`folding`, by what the kind declares in `core.types`).
+(`uploads`), verdicts (`inspection`), redoing and totals (`fold`, by what the kind declares in `core.types`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.state.actions import Send
-from barnraise.controller.state.part import Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.core.types import AnyResult, AnyTask, Contribution, Result, Task, name_of
 from barnraise.ledger.decisions import Assigned
@@ -28,6 +29,10 @@ class TaskKind(Part):
     result: ClassVar[type[Result]] = Contribution
     yields: ClassVar[bool] = False
     """Whether such work waits while its node has to train for the next version."""
+
+    def __init__(self, context: Context, cost_model: CostModel) -> None:
+        super().__init__(context)
+        self.cost_model = cost_model
 
     @property
     def name(self) -> str:
@@ -74,7 +79,7 @@ class TaskKind(Part):
 
     def assigned(self, decision: Assigned, task: AnyTask) -> Steps:
         """The assignment, and the word of it."""
-        yield self.context.expect(decision, task)
+        yield self.cost_model.expect(decision, task)
         yield Send(decision.node, Assign(task))
 
     # Taking it in
