@@ -115,7 +115,7 @@ class Scripted:
             case Heartbeat():
                 return Pulse(message.sent, *self.intervals), None
             case RequestTask():
-                return Assign(msgspec.structs.replace(self.task, id=self.heard["Next"])), None
+                return Assign(msgspec.structs.replace(self.task, id=self.heard["RequestTask"])), None
             case Fetch():
                 piece = self.blobs.get(message.digest, b"")[message.offset :][: message.num_bytes]
                 return (Chunk(message.digest, message.offset), piece) if piece else (Gone(message.digest), None)
@@ -351,8 +351,8 @@ class Filling(Scripted):
 
     def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
         if isinstance(message, RequestTask):
-            batches = Batches((RowRange(self.heard["Next"] % 4, 0, 8),), 4, 0)
-            return Assign(msgspec.structs.replace(self.task, id=self.heard["Next"], batches=batches)), None
+            batches = Batches((RowRange(self.heard["RequestTask"] % 4, 0, 8),), 4, 0)
+            return Assign(msgspec.structs.replace(self.task, id=self.heard["RequestTask"], batches=batches)), None
         if isinstance(message, Offer):
             done = self.heard["Offer"] == 8
             return (Stop("the run is over") if done else Ack(message.result.assignment, True)), None
@@ -376,7 +376,7 @@ def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
         def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
             if isinstance(message, Offer):
                 return Ack(message.result.assignment, True), None
-            if isinstance(message, RequestTask) and self.heard["Next"] > self.tasks:
+            if isinstance(message, RequestTask) and self.heard["RequestTask"] > self.tasks:
                 self.runtime.leave("enough")
                 return None
             return super().answer(message)
