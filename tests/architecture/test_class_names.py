@@ -38,7 +38,6 @@ REASONS = {
     "Reputation": CATALOG,
     "Case": LOCAL,
     "Context": "the context of an aggregation rule, and that of the controller's parts: no file uses both",
-    "Effect": "the effect of a fault on packets in the network lab, and on messages in the simulator",
     "Entry": "an entry of a catalog of policies, and the entry of a machine into a run",
     "Link": "the bandwidth that the controller measured, and an emulated link",
     "Measured": "a measurement of the machine's load, and one of an update's length",

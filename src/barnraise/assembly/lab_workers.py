@@ -16,15 +16,15 @@ import msgspec
 from barnraise.account.links import FILE, LinkUse
 from barnraise.assembly.forkserver import InvitedWorker
 from barnraise.assembly.helper import Helper
-from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
-from barnraise.assembly.supervisor import kept
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Disturbance, HubOrder, HubReport, Port
+from barnraise.faults.lab_links import LabFaults, effect_of
+from barnraise.faults.supervisor import kept
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import controller_link, live_link
 from barnraise.plan.resolve import Plan

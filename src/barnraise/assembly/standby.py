@@ -22,7 +22,6 @@ from barnraise.assembly.ports import Ports
 from barnraise.assembly.requests import take_over_wanted
 from barnraise.assembly.resuming import resume_run
 from barnraise.assembly.serving import resume_serving
-from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
 from barnraise.config.load import build, dump
@@ -37,6 +36,7 @@ from barnraise.core.errors import (
 )
 from barnraise.core.files import write_file
 from barnraise.core.program import program
+from barnraise.core.signals import on_signals
 from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy

@@ -21,8 +21,8 @@ import msgspec
 
 from barnraise.account.charts import heat_map
 from barnraise.account.trials import Aim, Found, Verdict, judged, markdown
-from barnraise.assembly.signals import NUMBERS, interruptible
 from barnraise.core.errors import RunFailedError, StorageError
+from barnraise.core.signals import NUMBERS, interruptible
 from barnraise.ledger.disk import storage_errors
 from barnraise.plan.matrix import Cell, Matrix
 
