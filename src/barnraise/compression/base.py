@@ -310,7 +310,7 @@ class SparseCodec(Codec):
 
     @abstractmethod
     def entries(self, sections: Sections, start: int, stop: int) -> Sections:
-        """Return the stored (places, values) of the elements `start` to `stop`; places count from `start`, ascending."""
+        """Return the stored (places, values) of elements `start` to `stop`; places count from `start`, ascending."""
 
     def load(self, sections: Sections, start: int, out: Array) -> None:
         places, values = self.entries(sections, start, start + out.size)
