@@ -22,12 +22,12 @@ from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
 from barnraise.core.types import AnyTask, News
-from barnraise.emulation.disk import Disk
 from barnraise.emulation.event_queue import Call, EventQueue
-from barnraise.emulation.journal import Journal, stored
+from barnraise.emulation.journal import DecisionJournal, stored
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Point
-from barnraise.emulation.trouble import _way
+from barnraise.faults.simulated_disk import Disk
+from barnraise.faults.simulator import _way
 from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.ledger.rows import LedgerHash
@@ -367,7 +367,7 @@ class Takeover(Cluster):
         epoch, settings = self.epoch + TERM, self.controller.settings
         truth, books = self._books(copied)
         self.truths[STANDBY] = truth
-        journal, state = Journal(), folded(copied)
+        journal, state = DecisionJournal(), folded(copied)
         journal.commit(copied)
         living = [node.id for node in state.nodes.values() if node.live]
         self._sites[STANDBY] = {

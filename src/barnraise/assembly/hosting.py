@@ -18,7 +18,6 @@ from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
-from barnraise.assembly.host_resources import HostResources
 from barnraise.assembly.invites import BookReader, allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
@@ -34,6 +33,7 @@ from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
+from barnraise.faults.host_resources import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.models import memory
 from barnraise.plan.purpose import Purpose

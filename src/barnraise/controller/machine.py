@@ -57,7 +57,7 @@ from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.types import Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.matching.metrics import Tally
+from barnraise.matching.metrics import MatchingTally
 from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
 
 PARTS: tuple[type[Part], ...] = (
@@ -105,7 +105,7 @@ class Snapshot:
     inspecting: tuple[Contribution, ...]
     resting: tuple[str, ...]
     suspected: tuple[str, ...]
-    utilisation: Tally
+    utilisation: MatchingTally
 
 
 class Controller:

@@ -9,7 +9,7 @@ from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 
 
 class HostResources:
-    """This machine's own. Planned faults shake another (`assembly.host_faults`)."""
+    """This machine's own. Planned faults shake another (`faults.host`)."""
 
     def ledger(self, run: RunDirectory) -> Ledger:
         """The run's ledger, opened."""

@@ -1,5 +1,5 @@
 """The planned faults of a run with workers of its own, played on processes: signals, and new workers; what befalls the
-controller's own process is `host_faults`'."""
+controller's own process is in `host`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from barnraise.assembly.host_faults import HostFaults
 from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, Preempt
 from barnraise.config.trial_sections import WorkerSection
+from barnraise.faults.host import HostFaults
 
 
 class Workers(Protocol):

@@ -12,10 +12,10 @@ from typing import Any
 from barnraise.config import faults as kinds
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.state import actions as ca
-from barnraise.emulation.conditions import Effect, Fate
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import Node
-from barnraise.emulation.trouble import TroubledSimulator
+from barnraise.faults.conditions import Effect, Fate
+from barnraise.faults.simulator import TroubledSimulator
 from barnraise.worker import events as we
 
 OfNodes = kinds.Kill | kinds.Hang | kinds.Preempt | kinds.ClockJump

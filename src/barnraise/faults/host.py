@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from barnraise.assembly.host_resources import HostResources
-from barnraise.assembly.supervisor import Revive, kept
 from barnraise.config.faults import ClockJump, Fault, FullDisk, KillController, Planned, SlowDisk
 from barnraise.core.errors import InputError
+from barnraise.faults.host_resources import HostResources
+from barnraise.faults.supervisor import Revive, kept
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 from barnraise.ledger.checkpoints import Unfinished
 from barnraise.ledger.decisions import Decision

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from barnraise.assembly.local_faults import LocalFaults, Workers
 from barnraise.config.faults import Corrupt, Duplicate, Fault, OneWayLoss, Partition, Planned, Reorder
 from barnraise.emulation.tun_hub import Disturbance
+from barnraise.faults.processes import LocalFaults, Workers
 
 Shares = tuple[float, float]
 """Of the packets from a worker, and of those to it."""

@@ -17,12 +17,12 @@ from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
-from barnraise.emulation.conditions import Conditions, Fate
-from barnraise.emulation.disk import NO_ROOM, Disk
 from barnraise.emulation.event_queue import Call
-from barnraise.emulation.journal import Journal
+from barnraise.emulation.journal import DecisionJournal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import SETTLING, Simulator
+from barnraise.faults.conditions import Conditions, Fate
+from barnraise.faults.simulated_disk import NO_ROOM, Disk
 from barnraise.wire.downloads import PATIENCE
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Hello, Identify, Offer
@@ -42,7 +42,7 @@ class TroubledSimulator(Simulator):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conditions: defaultdict[str, Conditions] = defaultdict(Conditions)
-        self.disk, self.journal, self.drops = Disk(), Journal(), MalformedFrames()
+        self.disk, self.journal, self.drops = Disk(), DecisionJournal(), MalformedFrames()
         self.epoch, self.down = 1, False
         self.dying: list[tuple[int, float]] = []  # after how many decisions, and for how long; the first first
         self._busy = False  # a commit takes its time

@@ -21,10 +21,10 @@ from typing import NoReturn
 
 import msgspec
 
-from barnraise.assembly.signals import INTERRUPTED, NUMBERS
 from barnraise.config.faults import KillController, Planned
 from barnraise.core.files import private
 from barnraise.core.processes import die_with_parent
+from barnraise.core.signals import INTERRUPTED, NUMBERS
 
 VARIABLE = "BARNRAISE_KEEPER"
 """Environment variable in which a controller finds its supervisor."""
