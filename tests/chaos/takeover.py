@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.durability import Durability
 from barnraise.controller.standby.succession import Stage, Succession
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
-from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.core.types import AnyTask, News
 from barnraise.emulation.event_queue import Call, EventQueue
 from barnraise.emulation.journal import DecisionJournal, stored

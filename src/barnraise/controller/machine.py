@@ -89,6 +89,9 @@ PARTS: tuple[type[Part], ...] = (
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
+RESUME_GRACE = 10.0
+"""Seconds that workers have to find a controller that came back."""
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -13,12 +13,15 @@ import math
 import sys
 from array import array
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from barnraise.core.threads import SPAN, spans
 from barnraise.core.types import SKETCH_SIZE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
 
 _ELEMENTS = 4
 """Elements of a vector for each 64 random bits: 16 bits each, ten for the bucket and one for the sign."""
@@ -26,19 +29,20 @@ _ELEMENTS = 4
 FARTHEST = 1e9
 """Upper bound of reported distances, so that they are finite for any input."""
 
-Array = np.ndarray[Any, np.dtype[np.float32]]
-
 
 def sketch(read: Callable[[int, Array], None], size: int, seed: int) -> bytes:
     """Return the sketch of a vector of `size` elements; `read(start, out)` fills `out`, float32.
 
     Takes memory for SPAN elements. Equal on all machines up to the rounding of sums.
 
+    >>> import numpy as np
     >>> vector = np.arange(5, dtype=np.float32)
     >>> found = sketch(lambda start, out: np.copyto(out, vector[start : start + len(out)]), 5, seed=7)
     >>> len(found), float(np.abs(np.frombuffer(found, "<f4")).sum())
     (4096, 10.0)
     """
+    import numpy as np
+
     bits, sums = np.random.Philox(key=seed), np.zeros(SKETCH_SIZE)
     for span in spans(size, SPAN):
         values = np.empty(span.stop - span.start, np.float32)

@@ -13,11 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
-from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.emulation.event_queue import Call
 from barnraise.emulation.journal import DecisionJournal
 from barnraise.emulation.node import Node
