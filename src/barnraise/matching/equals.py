@@ -66,13 +66,9 @@ def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
 
 
 def cheapest(costs: Floats) -> tuple[list[int], list[int]]:
-<<<<<<< HEAD
     """Return (rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
-=======
-    """(rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
     from scipy.optimize import linear_sum_assignment  # 50 MB, which many runs do without
 
->>>>>>> docstrings-land
     finite = np.isfinite(costs)
     if not finite.any():
         return [], []
