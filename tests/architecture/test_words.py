@@ -29,7 +29,6 @@ NOT_YET: set[str] = {
     "faults",
     "ledger",
     "plan",
-    "transport",
     "verification",
     "worker",
 }
