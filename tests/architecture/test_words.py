@@ -27,7 +27,6 @@ NOT_YET: set[str] = {
     "controller",
     "emulation",
     "faults",
-    "ledger",
     "plan",
     "verification",
     "worker",
