@@ -112,9 +112,7 @@ class PayloadsCheck(Check):
             self.subject.payloads[number] = Place(place.number, place.offset, place.num_bytes, place.crc)
 
     def _lacking(self) -> None:
-        """Report missing payloads that a resume would need (those that no checkpoint covers), or that are kept
-        permanently.
-        """
+        """Report missing payloads that a resume would need (no checkpoint covers them), or that are always kept."""
         lacking = self._digests.keys() - self.subject.payloads.keys() - self._void
         oldest = min(self.subject.checkpoints, default=-1)
         kept = lacking & self._kept_for_good
