@@ -152,7 +152,7 @@ def pace_text(plan: Plan, trial: Trial) -> str:
 
 
 def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
-    """Return the run file's workers if there are as many; else machines of random speeds, the first with their names."""
+    """Return the run file's workers if as many; else machines of random speeds, the first with their names."""
     workers = plan.run_file.workers
     if len(workers) == nodes:
         return [_machine(plan, worker, rate, index) for index, worker in enumerate(workers)]
