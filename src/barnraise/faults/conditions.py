@@ -1,31 +1,10 @@
-"""What is wrong with one node's link and process at a time: chance decides, from each fault's own seed."""
+"""What is wrong with one node's link and process in a simulation: chance decides, from each fault's own seed."""
 
 from __future__ import annotations
 
-import random
-from enum import Enum
-from typing import NamedTuple
-
-
-class Fate(Enum):
-    """What becomes of a message, the worst first."""
-
-    LOST = "lost"  # with the connection
-    CORRUPT = "corrupt"  # it arrives, and cannot be read
-    LATE = "late"  # others overtake it
-    TWICE = "twice"
-
+from barnraise.faults.links import Effect, Fate
 
 _WORST = list(Fate)
-
-
-class Effect(NamedTuple):
-    """A fault in force: of the messages of one `way` ("": both), a `share` has this fate."""
-
-    fate: Fate
-    way: str
-    share: float
-    rng: random.Random
 
 
 class Conditions:

@@ -78,6 +78,12 @@ def kept() -> Supervised | None:
     return msgspec.json.decode(found, type=Supervised) if found else None
 
 
+def played_before() -> tuple[int, ...]:
+    """The places of the faults that earlier processes of this command played."""
+    supervisor = kept()
+    return supervisor.played if supervisor else ()
+
+
 def wanted(faults: Sequence[Planned]) -> bool:
     """Whether these faults take a supervisor that is not there yet."""
     return kept() is None and any(isinstance(plan.fault, KillController) for plan in faults)
