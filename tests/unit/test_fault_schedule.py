@@ -29,7 +29,7 @@ from barnraise.faults.host import FaultyHost
 from barnraise.faults.injector import FaultInjector
 from barnraise.faults.lab_links import LabLinks
 from barnraise.faults.processes import WorkerProcesses
-from barnraise.faults.schedule import Schedule
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.faults.simulation import SimulatedRun
 from barnraise.faults.target import FaultTarget
 
@@ -65,13 +65,13 @@ def test_a_target_plays_a_kind_by_its_own_struct(target: type[FaultTarget]) -> N
 
 def test_a_kind_that_no_target_can_play_is_refused() -> None:
     links = LabLinks({"a": "lab-a"}, lambda disturbance: None)
-    FaultInjector(Schedule([at(Partition(1.0), seconds=1.0)]), [links])
+    FaultInjector(FaultSchedule([at(Partition(1.0), seconds=1.0)]), [links])
     with pytest.raises(InputError, match="kill cannot be played here"):
-        FaultInjector(Schedule([at(Kill(("a",)), seconds=1.0)]), [links])
+        FaultInjector(FaultSchedule([at(Kill(("a",)), seconds=1.0)]), [links])
 
 
 def test_faults_come_in_the_order_of_their_times_and_the_controllers_death_last() -> None:
-    schedule = Schedule(
+    schedule = FaultSchedule(
         [
             at(KillController(1.0), seconds=2.0),
             at(Kill(("late",)), seconds=3.0),
@@ -93,7 +93,7 @@ def test_faults_come_in_the_order_of_their_times_and_the_controllers_death_last(
 
 
 def test_shares_may_be_of_a_time() -> None:
-    schedule = Schedule([at(Kill(("half",)), share=0.5), at(Kill(("soon",)), seconds=10.0)])
+    schedule = FaultSchedule([at(Kill(("half",)), share=0.5), at(Kill(("soon",)), seconds=10.0)])
     schedule.share_of_time(60.0)
     assert schedule.times == [10.0, 30.0]
     assert not schedule.is_due(1.0)
@@ -101,14 +101,14 @@ def test_shares_may_be_of_a_time() -> None:
 
 
 def test_a_fault_counts_as_played_once_it_is_taken() -> None:
-    schedule = Schedule(
+    schedule = FaultSchedule(
         [at(Kill(("a",)), seconds=1.0), at(KillController(1.0), seconds=2.0), at(Partition(1.0), seconds=2.5)]
     )
     for plan in schedule.due(seconds=3.0):
         if isinstance(plan.fault, KillController):
             break
     assert schedule.played == [0, 1]
-    again = Schedule(schedule.plans, schedule.played)
+    again = FaultSchedule(schedule.plans, schedule.played)
     again.skip(seconds=3.0, share=0.0)
     assert again.gone == {"a"}
     assert names(*again.due(seconds=3.0)) == ["partition"]
@@ -117,7 +117,7 @@ def test_a_fault_counts_as_played_once_it_is_taken() -> None:
 def test_a_run_that_is_resumed_by_hand_plays_nothing_twice() -> None:
     late = WorkerSection(name="late")
     plans = [at(Join(late), share=0.2), at(Join(late), seconds=50.0), at(KillController(1.0), decisions=4)]
-    schedule = Schedule(plans)
+    schedule = FaultSchedule(plans)
     assert schedule.expects_nodes
     schedule.skip(decisions=4)
     schedule.skip(seconds=10.0, share=0.3)
@@ -129,7 +129,7 @@ def test_a_run_that_is_resumed_by_hand_plays_nothing_twice() -> None:
 
 
 def test_what_was_played_may_be_in_a_plan_that_was_longer() -> None:
-    schedule = Schedule([at(Kill(("a",)), seconds=1.0)], played=[5])
+    schedule = FaultSchedule([at(Kill(("a",)), seconds=1.0)], played=[5])
     schedule.skip(seconds=2.0)
     assert not schedule.gone
     assert names(*schedule.due(seconds=2.0)) == ["a"]

@@ -12,7 +12,7 @@ import pytest
 from barnraise.config.faults import ClockJump, FullDisk, KillController, Planned, SlowDisk, When
 from barnraise.core.errors import InputError, StorageError
 from barnraise.faults.host import FaultyHost
-from barnraise.faults.schedule import Schedule
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.ledger import RunDirectory
 from barnraise.ledger.decisions import Change, NodeChanged
 
@@ -28,7 +28,7 @@ def during(run: RunDirectory, plan: Planned, look: Callable[[FaultyHost], None])
     """Play a fault, look, and wait until it is over."""
 
     async def play() -> FaultyHost:
-        faults = FaultyHost(Schedule([plan]), run)
+        faults = FaultyHost(FaultSchedule([plan]), run)
         faults.play(plan)
         look(faults)
         while faults.full or faults.slow:
@@ -83,7 +83,7 @@ def test_a_slow_disk_takes_its_time(run: RunDirectory) -> None:
 
 def test_a_clock_jumps(run: RunDirectory) -> None:
     plan = Planned(When(seconds=0.0), "clock_jump", ClockJump(1000.0), 0)
-    faults = FaultyHost(Schedule([plan]), run)
+    faults = FaultyHost(FaultSchedule([plan]), run)
     clock = faults.clock(5.0)
     before = clock()
     assert 5.0 <= before < 1000.0
@@ -93,4 +93,4 @@ def test_a_clock_jumps(run: RunDirectory) -> None:
 
 def test_a_death_takes_a_command_of_its_own(run: RunDirectory) -> None:
     with pytest.raises(InputError, match="`barnraise train`"):
-        FaultyHost(Schedule([Planned(When(decisions=3), "kill_controller", KillController(1.0), 0)]), run)
+        FaultyHost(FaultSchedule([Planned(When(decisions=3), "kill_controller", KillController(1.0), 0)]), run)

@@ -21,13 +21,13 @@ from barnraise.assembly.fencing import standby_key
 from barnraise.assembly.invites import BookReader, allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.enrolment import Enrolment
 from barnraise.controller.shell.originals import Originals
 from barnraise.controller.shell.server import Server
 from barnraise.controller.shell.standbys import Replication
 from barnraise.controller.state.actions import Action, Journal
-from barnraise.controller.tensors.recovery import RESUME_GRACE, replay, restore
+from barnraise.controller.tensors.recovery import replay, restore
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text

@@ -22,7 +22,7 @@ from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report
+from barnraise.emulation.tun_hub import Disturbance, HubOrder, HubReport, Port
 from barnraise.faults.lab_links import LabLinks
 from barnraise.faults.supervisor import kept
 from barnraise.ledger import RunDirectory
@@ -61,7 +61,7 @@ class LabWorkers(LocalWorkers):
         super().__init__(run, run_file.workers, plan.faults, lambda index, worker: None, note, targets=[links])
         self.links: dict[str, Link | None] = {HOST: controller_link(run_file)}
         self.links |= {worker.name: live_link(run_file, at, worker) for at, worker in enumerate(everybody)}
-        self.order = Order(
+        self.order = HubOrder(
             [
                 Port(self.namespaces[name], namespaces.address(at), link)
                 for at, (name, link) in enumerate(self.links.items())
@@ -72,8 +72,8 @@ class LabWorkers(LocalWorkers):
         if backend == "ns3" and any(link and (link.up.jitter or link.down.jitter) for link in self.links.values()):
             note("warning: ns-3 has no jitter; the links are without it")
         self.invite = ""
-        self.reports: deque[Report] = deque()
-        self.first = Report()
+        self.reports: deque[HubReport] = deque()
+        self.first = HubReport()
         self.hub: Helper | None = None
         self.stopping = self.broken = False
 
@@ -106,10 +106,10 @@ class LabWorkers(LocalWorkers):
         if not self.stopping:
             self.hub.order(msgspec.json.encode(disturbance))
 
-    async def _report(self) -> Report | None:
+    async def _report(self) -> HubReport | None:
         assert self.hub is not None
         line = await self.hub.report()
-        return msgspec.json.decode(line, type=Report) if line else None
+        return msgspec.json.decode(line, type=HubReport) if line else None
 
     def start(self, server: Server, uri: str) -> None:
         super().start(server, uri)
@@ -134,7 +134,7 @@ class LabWorkers(LocalWorkers):
             self.note(f"the link emulator ended: {log_tail(self.run.logs / 'links.log')}")
             self.server.post(InterruptRequested("the link emulator ended", failed=True))
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: HubReport) -> None:
         if report.ports:
             self.reports.append(report)
             while len(self.reports) > 2 and self.reports[1].seconds < report.seconds - RATE_SECONDS:

@@ -28,7 +28,7 @@ from barnraise.core.text import printable
 from barnraise.faults.host import FaultyHost
 from barnraise.faults.injector import FaultInjector
 from barnraise.faults.processes import WorkerProcesses
-from barnraise.faults.schedule import Schedule
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.faults.supervisor import played_before
 from barnraise.faults.target import FaultTarget
 from barnraise.ledger import Change, RunDirectory
@@ -67,7 +67,7 @@ class LocalWorkers:
         targets: Sequence[FaultTarget] = (),
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
-        self.processes, self.schedule = WorkerProcesses(self), Schedule(faults, played_before())
+        self.processes, self.schedule = WorkerProcesses(self), FaultSchedule(faults, played_before())
         self.host = FaultyHost(self.schedule, run) if faults else None
         targets = [self.processes, *([self.host] if self.host else []), *targets]
         self.faults = FaultInjector(self.schedule, targets, note)

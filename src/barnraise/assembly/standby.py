@@ -55,7 +55,7 @@ _FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 @dataclass(frozen=True)
-class Place:
+class StandbyPlace:
     """Where a standby keeps its copy, and where workers are to find it: ports of 0 are any free ones."""
 
     folder: Path = Path("standby")
@@ -65,7 +65,7 @@ class Place:
     name: str = ""
 
 
-async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
+async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | None:
     """Follow the run that `invite` is for, and take over when its controller is gone: what came of the run then. None
     when it ended without this standby, or a signal ended the standby.
 

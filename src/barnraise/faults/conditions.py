@@ -1,4 +1,4 @@
-"""What is wrong with one node's link and process in a simulation: chance decides, from each fault's own seed."""
+"""The faults in force on one node's link and process in a simulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WORST = list(Fate)
 
 
 class Conditions:
-    """Of one node. `broken`: the connection is another than the one on which the node greeted."""
+    """The faults in force on one node. `broken`: its connection is not the one on which it greeted."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -16,7 +16,7 @@ class Conditions:
         self._hanging = 0, 0.0  # which incarnation, until when
 
     def strikes(self, way: str) -> Effect | None:
-        """The fault that befalls a message of that way which arrives now: of several the worst."""
+        """Return the worst fault that strikes a message which arrives now by that way, drawn from each fault's seed."""
         found = [
             effect
             for effect in self.effects
@@ -25,10 +25,10 @@ class Conditions:
         return min(found, key=lambda effect: _WORST.index(effect.fate), default=None)
 
     def hang(self, incarnation: int, until: float) -> None:
-        """The process stands still."""
+        """Let the process of that incarnation stand still until a time."""
         _, before = self._hanging if self._hanging[0] == incarnation else (0, 0.0)
         self._hanging = incarnation, max(until, before)
 
     def wakes_at(self, incarnation: int) -> float:
-        """When that process goes on that stands still; a time that is over when it does not."""
+        """Return when a process that stands still continues; a time that is over when it does not stand still."""
         return self._hanging[1] if self._hanging[0] == incarnation else 0.0

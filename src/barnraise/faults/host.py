@@ -1,8 +1,8 @@
-"""The controller's own process as a target of faults: a disk that is slow or full, a clock that jumps, its death.
+"""The controller's own process as a target of faults: its disk, its clock and its death.
 
-A full disk is the kernel's word: while it lasts no write to a file gets through (RLIMIT_FSIZE), so SQLite, payloads and
-checkpoints fail as they do where there is no room. A death is SIGKILL, and one after a number of decisions falls
-between their commit and all that follows from it.
+While the disk is full, the kernel refuses each write to a file (RLIMIT_FSIZE), so SQLite, payloads and checkpoints fail
+as they do where there is no room. A death is SIGKILL; one after a number of decisions comes between their commit and
+everything that follows from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from barnraise.config.faults import ClockJump, FullDisk, KillController, SlowDisk
 from barnraise.core.errors import InputError
-from barnraise.faults.schedule import Schedule
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.faults.supervisor import Revive, kept, wanted
 from barnraise.faults.target import FaultTarget
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
@@ -29,27 +29,29 @@ from barnraise.ledger.segments import PayloadBytes
 
 
 class HostResources:
-    """What a controller stands on: this machine's disk and its clock."""
+    """The disk and the clock of this machine, as a controller uses them."""
 
     def ledger(self, run: RunDirectory) -> Ledger:
-        """The run's ledger, opened."""
+        """Open the run's ledger."""
         return Ledger(run.ledger, run.segments, run=run.path.name)
 
     def checkpoints(self, run: RunDirectory) -> Checkpoints:
-        """The run's checkpoints."""
+        """Return the run's checkpoints."""
         return Checkpoints(run.checkpoints)
 
     def clock(self, start: float) -> Callable[[], float]:
-        """The run's seconds, from `start` on."""
+        """Return a function that gives the run's seconds, beginning with `start`."""
         began = time.monotonic()
         return lambda: start + time.monotonic() - began
 
 
 class FaultyHost(HostResources, FaultTarget):
-    """The disk and the clock of a controller that faults of `schedule` befall. InputError for a death without a
-    supervisor."""
+    """The disk, clock and process of a controller that plays `schedule`.
 
-    def __init__(self, schedule: Schedule, run: RunDirectory) -> None:
+    Raises InputError for a death without a supervisor.
+    """
+
+    def __init__(self, schedule: FaultSchedule, run: RunDirectory) -> None:
         self.schedule, self.run, self.supervisor = schedule, run, kept()
         self.slow: list[float] = []
         self.full = 0
@@ -73,13 +75,13 @@ class FaultyHost(HostResources, FaultTarget):
         return lambda: usual() + self.ahead
 
     def committed(self, decisions: int) -> None:
-        """They are durable, and nothing else of their batch is done: the one moment for a death between the two."""
+        """Die if the plan says so: this many decisions are durable, and nothing else of their batch is done."""
         for plan in self.schedule.due(decisions=decisions):
             self.play(plan)
 
     @contextlib.contextmanager
     def at_disk(self) -> Iterator[None]:
-        """What the disk does now with what is written in the body. For threads that may wait."""
+        """Let the body write to the disk as it is now: later, or in vain. Blocks the thread."""
         time.sleep(sum(self.slow))
         if not self.full:
             yield
@@ -91,7 +93,7 @@ class FaultyHost(HostResources, FaultTarget):
             self._lower(-1)
 
     def _lower(self, change: int) -> None:
-        """The limit is the process's: the first thread to need it low lowers it, the last one raises it again."""
+        """Lower the process's limit for the first thread that needs it low, raise it again after the last one."""
         with self._lock:
             self._lowered += change
             usual, most = self._usual
@@ -117,7 +119,7 @@ class FaultyHost(HostResources, FaultTarget):
 
 
 class _FaultyLedger(Ledger):
-    """On a disk that may be slow or full; the process may die as it has committed."""
+    """A ledger on a disk that may be slow or full. The process may die after a commit."""
 
     def __init__(self, host: FaultyHost, run: RunDirectory) -> None:
         super().__init__(run.ledger, run.segments, run=run.path.name)
@@ -132,7 +134,7 @@ class _FaultyLedger(Ledger):
 
 
 class _FaultyCheckpoints(Checkpoints):
-    """On a disk that may be slow or full."""
+    """Checkpoints on a disk that may be slow or full."""
 
     def __init__(self, host: FaultyHost, directory: Path) -> None:
         super().__init__(directory)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from barnraise.config.faults import KINDS, Join, Planned
 from barnraise.core.errors import InputError
-from barnraise.faults.schedule import NEVER, Schedule
+from barnraise.faults.schedule import NEVER, FaultSchedule
 from barnraise.faults.target import FaultTarget
 
 
@@ -17,14 +17,14 @@ class FaultInjector:
     """
 
     def __init__(
-        self, schedule: Schedule, targets: Sequence[FaultTarget], note: Callable[[str], None] = lambda text: None
+        self, schedule: FaultSchedule, targets: Sequence[FaultTarget], note: Callable[[str], None] = lambda text: None
     ) -> None:
         self.schedule, self.note = schedule, note
         self._target_of = {kind: target for kind in KINDS for target in targets if target.plays(kind)}
         if missing := {plan.name for plan in schedule.plans} - self._target_of.keys():
             raise InputError(
                 f"{', '.join(sorted(missing))} cannot be played here: leave it out of the run file's faults, or run a "
-                "command that the list of kinds of faults names for it (docs/configuration.md)"
+                "command that the list of kinds of faults names for it (docs/reference/run-file.md)"
             )
 
     def play(self, *, seconds: float = NEVER, share: float = NEVER) -> None:

@@ -1,4 +1,4 @@
-"""The emulated links of a lab as a target of faults: the emulator is told what happens to packets."""
+"""The emulated links of a lab as a target of faults."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from barnraise.faults.links import Effect, Fate, LinkTarget
 
 
 class LabLinks(LinkTarget):
-    """`namespaces` are those of the workers by name; `disturb` tells the emulator. Of several faults of one link the
-    worst counts.
+    """Tells the link emulator what happens to packets; where several faults are in force on one link, the worst counts.
+
+    `namespaces` are those of the workers, by name; `disturb` tells the emulator.
 
     >>> import random
     >>> told = []
@@ -39,6 +40,6 @@ class LabLinks(LinkTarget):
         self.disturb(Disturbance(self.namespaces[node], *shares))
 
     def _worst(self, node: str, fate: Fate, way: str) -> float:
-        """The largest share of the packets of that way that are to have this fate."""
+        """Return the largest share of the packets of that way that are to have this fate."""
         found = (effect for effect in self._effects[node] if effect.fate is fate and effect.way in ("", way))
         return max((effect.share for effect in found), default=0.0)

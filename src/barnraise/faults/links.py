@@ -1,4 +1,4 @@
-"""Faults of links: what they do to messages or packets, wherever the links are emulated."""
+"""Links as a target of faults: the effects of faults on messages or packets, wherever links are emulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Fate(Enum):
 
 
 class Effect(NamedTuple):
-    """A fault in force: a `share` of what goes one `way` ("": both ways) has this fate."""
+    """A fault in force: a `share` of the messages or packets that go one `way` ("": both ways) has this fate."""
 
     fate: Fate
     way: str
@@ -32,18 +32,18 @@ class Effect(NamedTuple):
 
 
 class LinkTarget(FaultTarget):
-    """The links of nodes, by the nodes' names."""
+    """Plays faults on the links of nodes, which have the nodes' names."""
 
     @abstractmethod
     def nodes(self) -> Sequence[str]:
-        """All nodes that have a link now."""
+        """Return the names of all nodes that have a link now."""
 
     @abstractmethod
     def effects(self, node: str) -> list[Effect]:
-        """What is in force on that node's link, to be changed in place."""
+        """Return the list of effects in force on a node's link, to be changed in place."""
 
     def changed(self, node: str) -> None:
-        """The effects on that node's link are others now."""
+        """Note that the effects on a node's link have changed."""
 
     def partition(self, fault: Partition, rng: random.Random) -> None:
         self.affect(fault.nodes, fault.seconds, Effect(Fate.LOST, "", 1.0, rng))

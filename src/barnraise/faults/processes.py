@@ -16,19 +16,19 @@ from barnraise.faults.target import FaultTarget
 
 
 class Workers(Protocol):
-    """Processes by name, and whether they are to be started again should they end."""
+    """Worker processes by name, as `assembly` starts them."""
 
     pids: dict[str, int]
 
     def join(self, worker: WorkerSection) -> None:
-        """Start one that was not there before."""
+        """Start a worker that was not there before."""
 
     def give_up(self, name: str, reason: str) -> None:
-        """It is to end, and stays down."""
+        """Do not start the worker again once its process ends."""
 
 
 class WorkerProcesses(FaultTarget):
-    """The processes of `workers`."""
+    """Plays faults on the processes of `workers`."""
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
@@ -36,12 +36,12 @@ class WorkerProcesses(FaultTarget):
         self._to_hang: dict[str, float] = {}  # for how long, of those whose process is still to start
 
     def has_process(self, name: str) -> None:
-        """It has one now: what was to befall it before does."""
+        """Play what was due before the worker had a process."""
         if (seconds := self._to_hang.pop(name, None)) is not None:
             self._stop(name, seconds)
 
     def wake_all(self) -> None:
-        """Let go on who hangs: it is to end."""
+        """Continue every process that hangs, so that it can end."""
         self._to_hang.clear()
         for name, hanging in list(self._hanging.items()):
             self._wake(name, hanging)
@@ -62,7 +62,7 @@ class WorkerProcesses(FaultTarget):
                 self._to_hang[name] = max(fault.seconds, self._to_hang.get(name, 0.0))
 
     def _stop(self, name: str, seconds: float) -> None:
-        """Its process stands still; of several such times the one counts that ends last."""
+        """Stop the process for some seconds. Where several hangs overlap, the one that ends last counts."""
         pid, until = self.workers.pids[name], asyncio.get_running_loop().time() + seconds
         before = self._hanging.get(name, (pid, 0.0))
         if before[0] == pid and before[1] >= until:
@@ -86,7 +86,7 @@ class WorkerProcesses(FaultTarget):
             self.after(fault.seconds, partial(self._end, name, pid))
 
     def _end(self, name: str, pid: int | None) -> None:
-        """The notice is over."""
+        """Kill the process whose notice is over, if it still runs."""
         if pid is not None and self.workers.pids.get(name) == pid:
             self._signal(name, signal.SIGKILL)
 

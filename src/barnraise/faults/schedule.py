@@ -17,7 +17,7 @@ Entry = tuple[float, bool, int]
 """When a fault is due, whether it ends the controller, and its place in the plan: the order in which faults come."""
 
 
-class Schedule:
+class FaultSchedule:
     """The faults of a plan that are still to come, and the places in the plan of those that were played.
 
     `played` were played by an earlier process of the same command, which died as the plan says.

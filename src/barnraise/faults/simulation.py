@@ -17,7 +17,7 @@ from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import Node
 from barnraise.faults.injector import FaultInjector
 from barnraise.faults.links import Effect, LinkTarget
-from barnraise.faults.schedule import Schedule
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.faults.simulator import UnreliableSimulator
 from barnraise.worker import events as we
 
@@ -25,8 +25,10 @@ OfNodes = Kill | Hang | Preempt | ClockJump
 
 
 class SimulatedRun(LinkTarget):
-    """The nodes, links and controller of a simulation; a node that joins is the machine that `machine_of` makes of its
-    section."""
+    """Plays faults on the nodes, links and controller of a simulation.
+
+    A node that joins is the machine that `machine_of` makes of its section.
+    """
 
     def __init__(self, simulator: UnreliableSimulator, machine_of: Callable[[WorkerSection], Machine]) -> None:
         self.simulator, self.machine_of = simulator, machine_of
@@ -59,14 +61,14 @@ class SimulatedRun(LinkTarget):
                 self.after(fault.seconds, partial(self._end, node, node.incarnation))
 
     def _end(self, node: Node, incarnation: int) -> None:
-        """The notice is over."""
+        """Kill a node whose notice is over, or replace one that has left since."""
         if node.incarnation == incarnation:
             self.simulator.kill(node.spec.name)
         elif node.incarnation == incarnation + 1 and node.left == incarnation:
-            self.simulator.replace(node)  # it has left meanwhile; who was lost otherwise is replaced by then
+            self.simulator.replace(node)  # a node that was lost otherwise is replaced by then
 
     def _started(self, play: Callable[[Any, random.Random], None], fault: OfNodes, rng: random.Random) -> list[Node]:
-        """The fault's nodes that have been up; it befalls the others as they start."""
+        """Return the fault's nodes that have been up, and put `play` off for the others until they start."""
         found = []
         for name in fault.nodes:
             node = self.simulator.nodes.get(name)
@@ -77,7 +79,7 @@ class SimulatedRun(LinkTarget):
         return found
 
     def started(self, name: str) -> None:
-        """A node's process lives: what was put off until then befalls it."""
+        """Play what was put off until the node's process lives."""
         for play in self._put_off.pop(name, ()):
             play()
 
@@ -119,7 +121,7 @@ def _make(simulator: UnreliableSimulator, _: int, call: Callable[[], None]) -> N
 
 
 class FaultySimulator(UnreliableSimulator):
-    """Plays `faults` on itself."""
+    """A simulator that plays `faults` on itself."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class FaultySimulator(UnreliableSimulator):
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
-        self.schedule, self.target = Schedule(faults), SimulatedRun(self, machine_of)
+        self.schedule, self.target = FaultSchedule(faults), SimulatedRun(self, machine_of)
         self.injector = FaultInjector(self.schedule, [self.target])
 
     def run(self, digest: str, until: float = math.inf) -> None:

@@ -13,13 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
-from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.emulation.event_queue import Call
-from barnraise.emulation.journal import Journal
+from barnraise.emulation.journal import DecisionJournal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import SETTLING, Simulator
 from barnraise.faults.conditions import Conditions
@@ -44,7 +43,7 @@ class UnreliableSimulator(Simulator):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conditions: defaultdict[str, Conditions] = defaultdict(Conditions)
-        self.disk, self.journal, self.drops = Disk(), Journal(), MalformedFrames()
+        self.disk, self.journal, self.drops = Disk(), DecisionJournal(), MalformedFrames()
         self.epoch, self.down = 1, False
         self._busy = False  # a commit takes its time
         self._inbox: list[tuple[ce.Event, Brought]] = []

@@ -56,7 +56,7 @@ class LookedAt(msgspec.Struct, frozen=True):
     lapsed: int = 0  # audits that settled nothing
 
 
-class Totals(msgspec.Struct, frozen=True):
+class RunTotals(msgspec.Struct, frozen=True):
     """The run so far. `seconds` adds up the epochs: the time between them does not count."""
 
     version: int  # the newest whose parameters exist, -1 for none
@@ -199,7 +199,7 @@ class LedgerView:
         """
         return replay(self.path, after_id)
 
-    def totals(self) -> Totals:
+    def totals(self) -> RunTotals:
         """The run so far."""
         row = self._rows(
             f"{_OUTCOMES} SELECT "
@@ -220,7 +220,7 @@ class LedgerView:
             "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
         looked_at = {name: row.pop(name) for name in LookedAt.__struct_fields__}
-        return msgspec.convert(row | {"looked_at": looked_at}, Totals)
+        return msgspec.convert(row | {"looked_at": looked_at}, RunTotals)
 
     def nodes(self) -> list[NodeTotals]:
         """Every node that was ever enrolled, in the order in which they first appeared."""
