@@ -105,6 +105,6 @@ def changes(before: Mapping[str, Any], run_file: RunFile) -> list[KeyChange]:
     if refused:
         raise RunFileError(
             f"the run file has changed since the run began: {'; '.join(refused)}. These cannot change in a run: put "
-            "them back, or start a new run with the file (docs/configuration.md lists what may change)"
+            "them back, or start a new run with the file (docs/reference/run-file.md lists what may change)"
         )
     return found
