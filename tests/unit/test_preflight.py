@@ -269,7 +269,7 @@ def test_what_the_aggregation_rule_keeps_is_in_the_estimate(rule: Any, vectors: 
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "buffer_size"),
+    ("controller", "buffer_size"),
     [
         ({"use_async_training": False}, 3),
         ({"buffer_size": 2}, 2),
