@@ -16,7 +16,7 @@ BANNED = {
     r"\b(?:somebody|someone|anybody|anyone)\b": "name the actor: another node, a peer, the caller, a user",
     r"\b(?:nobody|everybody|everyone)\b": "name the actors: no node, every worker, all peers",
     r"\b(?:is|are) (?:nobody|somebody|no one)'s\b": "name the owner",
-    r"\b(?:no business|is not ours|none of ours|none of its)\b": "state the fact in the component's own terms",
+    r"\b(?:no business|is not ours|none of ours)\b": "state the fact in the component's own terms",
     r"\banew\b": "say `again`, `a second time` or `from the start`",
     r"\bfor good\b": "say `permanently`",
     r"(?:^|[.] )(?:All|Both|Each|Some|None) of (?:them|it|these|those)\.": "say all of which things",
