@@ -32,13 +32,13 @@ BANNED = {
 
 _IMPERATIVES = """
     abort accept acknowledge add admit advance aggregate allow answer append apply ask assert assign attach await
-    average begin bind block build bring buffer cache calculate call cancel carry change charge check choose claim clear
+    average begin bind block break build bring buffer cache calculate call cancel carry change charge check choose claim clear
     clip close collect combine commit compare compile complete compress compute connect construct continue convert copy
     count create credit cut deal decide decode decompress define delete deliver derive describe detach detect determine
     dial discard dispatch divide do download draw drop dump emit encode end enforce enqueue enrol ensure enter estimate
     evaluate exchange execute exit expand expire export extend extract fail fall feed fetch fill filter find finish fit
     flush fold follow forget format forward free freeze generate get give grant greet group guard handle hang hash hold
-    identify ignore import include increase index inform initialise insert inspect install interpolate invert issue
+    identify ignore import include increase index inform initialise insert inspect install interpolate interpret invert issue
     iterate join judge keep kill leave lend let limit link list listen load lock log look lower make map mark match
     measure merge migrate mix move multiply name negotiate normalise note notify number observe offer omit open order
     overwrite pack parse pass pause perform pick place plan play plot predict prepare print process prove prune publish
