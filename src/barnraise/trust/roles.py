@@ -1,4 +1,4 @@
-"""What an invite can be for, in words. Which messages and tasks that allows is `controller.fleet.role_permissions`."""
+"""What an invite can be for, in words. Which messages and tasks that allows is `controller.state.role_permissions`."""
 
 from __future__ import annotations
 
