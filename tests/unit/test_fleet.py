@@ -169,6 +169,8 @@ def test_what_was_observed_of_nodes_that_are_gone_is_bounded(monkeypatch: pytest
     machine.start(digest(0), 0.0)
     for number in range(10_000):
         pass_through(machine, f"guest-{number}", number / 2, works=number % 10 == 0)
+        if machine.deadline <= number / 2:
+            machine.handle(ev.Tick(), number / 2)
         if number % 5000 == 4999:
             assert len(machine.parts[NodeRecords]) <= 256 + 1
             sizes.append(observed(machine))
@@ -176,7 +178,7 @@ def test_what_was_observed_of_nodes_that_are_gone_is_bounded(monkeypatch: pytest
 
 
 def pass_through(machine: Controller, node: str, now: float, works: bool) -> None:
-    """A node comes and is lost. One that `works` reports its machine, gives a task back, keeps the next, and is back."""
+    """A node comes and is lost. One that `works` reports its machine, gives a task back, takes another, and is back."""
 
     def say(message: Message) -> list[act.Action]:
         return machine.handle(ev.Received(node, message), now)
