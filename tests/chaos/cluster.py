@@ -23,10 +23,10 @@ from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.emulation.churn import Drawn, Fit
-from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
 from barnraise.emulation.node import Node
+from barnraise.faults.simulation import FaultySimulator
 from barnraise.matching import create as scheduler
 from barnraise.matching.persistent_market import GaleShapley
 from barnraise.transport.links.presets import parse

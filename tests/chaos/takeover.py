@@ -14,21 +14,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.durability import Durability
 from barnraise.controller.standby.succession import Stage, Succession
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
-from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.core.types import AnyTask, News
-from barnraise.emulation.disk import Disk
 from barnraise.emulation.event_queue import Call, EventQueue
-from barnraise.emulation.journal import Journal, stored
+from barnraise.emulation.journal import DecisionJournal, stored
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Point
-from barnraise.emulation.trouble import _way
+from barnraise.faults.simulated_disk import Disk
+from barnraise.faults.simulator import _way
 from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.ledger.rows import LedgerHash
@@ -62,7 +61,7 @@ RAGGED = 4
 
 OF_A_CONTROLLER = (
     *("controller", "work", "books", "payloads", "_brought", "_payload_bytes", "_newest", "_inspector_free"),
-    *("skew", "_tick_at", "_decided", "disk", "journal", "epoch", "down", "dying", "_busy", "_inbox"),
+    *("skew", "_tick_at", "_decided", "disk", "journal", "epoch", "down", "_busy", "_inbox"),
     *("ledger_hash", "observers", "curve", "_made", "account", "shadow", "_moved", "well_since"),
     *("durability", "held", "measures"),
 )
@@ -247,6 +246,9 @@ class Takeover(Cluster):
         super().die(seconds)
         self.struck_at = struck | {name: self.now for name, place in self.place.items() if place == self.site}
 
+    def dies_at(self, decisions: int) -> float | None:
+        return super().dies_at(decisions) if self.site == CONTROLLER else None
+
     def _come_back(self, _: int, nothing: None) -> None:
         if not (self.confirmed and self.site == CONTROLLER and self.reach(CONTROLLER, STANDBY)):
             super()._come_back(0, None)
@@ -368,7 +370,7 @@ class Takeover(Cluster):
         epoch, settings = self.epoch + TERM, self.controller.settings
         truth, books = self._books(copied)
         self.truths[STANDBY] = truth
-        journal, state = Journal(), folded(copied)
+        journal, state = DecisionJournal(), folded(copied)
         journal.commit(copied)
         living = [node.id for node in state.nodes.values() if node.live]
         self._sites[STANDBY] = {
@@ -391,7 +393,6 @@ class Takeover(Cluster):
             "journal": journal,
             "epoch": epoch,
             "down": False,
-            "dying": [],
             "_busy": False,
             "_inbox": [],
             "ledger_hash": LedgerHash(),

@@ -174,7 +174,7 @@ def test_what_was_observed_of_nodes_that_are_gone_is_bounded(monkeypatch: pytest
         if number % 5000 == 4999:
             assert len(machine.parts[NodeRecords]) <= 256 + 1
             sizes.append(observed(machine))
-    assert sizes[1] < 1.1 * sizes[0]
+    assert sizes[1] < 1.2 * sizes[0], "once more the first would be twice as much"
 
 
 def pass_through(machine: Controller, node: str, now: float, works: bool) -> None:

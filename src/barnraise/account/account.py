@@ -12,7 +12,7 @@ from barnraise.account.matched import Matching, Matchings, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.nodes import BANNED, HELD_OFF, QUARANTINED
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, Totals, notes
+from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, RunTotals, notes
 from barnraise.ledger.view import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
@@ -41,7 +41,7 @@ class Account:
     """A run so far. `finished` says why it ended, empty while it has not; `end` is the run's clock at its last row."""
 
     run: RunDirectory
-    totals: Totals
+    totals: RunTotals
     nodes: list[NodeTotals]
     losses: list[LossPoint]
     refusals: dict[str, int]

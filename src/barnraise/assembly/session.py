@@ -9,13 +9,13 @@ from typing import Any
 from barnraise.assembly import requests
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import View
 from barnraise.config.schema import TrainingSection
 from barnraise.controller.state.actions import Finish
 from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import DIVERGED, RunFailedError
 from barnraise.core.program import program
+from barnraise.core.signals import on_signals
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 
@@ -70,7 +70,7 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         view.update(host)
         state = host.machine.state
         if local is not None:
-            local.faults.play(state.totals.tokens / budget, host.server.clock())
+            local.faults.play(share=state.totals.tokens / budget, seconds=host.server.clock())
             if local.exhausted and not (state.num_live or state.progress.final or state.progress.stopping):
                 reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run)
                 host.server.post(InterruptRequested(reason, failed=True))

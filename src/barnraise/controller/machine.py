@@ -60,7 +60,7 @@ from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.types import Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.matching.metrics import Tally
+from barnraise.matching.metrics import MatchingTally
 from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
 
 PARTS: tuple[type[Part], ...] = (
@@ -98,6 +98,9 @@ PARTS: tuple[type[Part], ...] = (
 HOLDS: tuple[type[Part], ...] = (Dispatch, Backoff, Scoring, Probation, Leases)
 """The parts that may keep a node from work, in the order in which they are asked."""
 
+RESUME_GRACE = 10.0
+"""Seconds that workers have to find a controller that came back."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -111,7 +114,7 @@ class Snapshot:
     heard: Mapping[str, float]
     inspecting: tuple[Contribution, ...]
     holds: Mapping[str, Hold]
-    utilisation: Tally
+    utilisation: MatchingTally
 
 
 class Controller:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 LEAST_SWEPT = 1024
 """Buckets that are kept without looking for full ones."""
 

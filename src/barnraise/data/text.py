@@ -1,9 +1,9 @@
 """Text datasets: files and folders, as bytes or through a tokenizer, packed into rows of `context` tokens.
 
-Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding
-(the last, unfilled row is dropped). Rows may be of several lengths, which share the tokens evenly; those held out are
-of the longest. Of documents with the same content one is kept, so none is on both sides of the split. Everything is
-streamed: what stays in memory is the held-out part and one chunk.
+Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding (the
+last, unfilled row is dropped). Rows may be of several lengths, which share the tokens evenly; held-out rows are of the
+longest. A document with the same content as another is dropped, so none is on both sides of the split. Everything is
+streamed: only the held-out part and one chunk are in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BATCH = 8 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TextDocument:
     """Bytes start..stop-1 of a file."""
 
     path: Path
@@ -43,10 +43,13 @@ class Document:
         return self.stop - self.start
 
 
-class Chunk(NamedTuple):
-    """What is tokenized at once: `content` is at `offset` of the document's file; `last` ends the document."""
+class TextChunk(NamedTuple):
+    """A part of a document that is tokenized at once.
 
-    document: Document
+    `content` is at `offset` of the document's file; `last` ends the document.
+    """
+
+    document: TextDocument
     offset: int
     content: bytes
     last: bool
@@ -108,8 +111,8 @@ def build(
     )
 
 
-def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[Document]:
-    """The documents that `files` name, each content once, in the order of their paths.
+def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[TextDocument]:
+    """Find the documents that `files` name, each content once, in the order of their paths.
 
     DataError if there are none, or if a file is recognised as something else than text.
     """
@@ -119,7 +122,7 @@ def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path
         named = {path.resolve() for pattern in files for path in _match(str(pattern), Path(root))}
         if leave_out is not None:
             named = {path for path in named if not path.is_relative_to(leave_out.resolve())}
-        documents = [Document(path, 0, path.stat().st_size) for path in sorted(named)]
+        documents = [TextDocument(path, 0, path.stat().st_size) for path in sorted(named)]
         require_text([document.path for document in documents if document.size])
         found = list(_distinct([document for document in documents if document.size]))
     except OSError as error:
@@ -129,14 +132,16 @@ def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path
     return found
 
 
-def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[list[Document], list[Document]]:
-    """(train, held-out), about the share `held_out` of the bytes in the latter; no byte is in both.
+def split(
+    documents: Sequence[TextDocument], held_out: float, seed: int
+) -> tuple[list[TextDocument], list[TextDocument]]:
+    """Return (train, held-out) documents, disjoint, with about the share `held_out` of the bytes in the latter.
 
-    Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents),
-    the end of the longest one is taken instead, from a line's beginning on.
+    Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents), the
+    end of the longest one is taken instead, from a line's beginning on.
     """
     target = held_out * sum(document.size for document in documents)
-    drawn: list[Document] = []
+    drawn: list[TextDocument] = []
     size = 0
     for document in random.Random(seed).sample(documents, len(documents)):
         if size < target and size + document.size <= 1.25 * target and len(drawn) + 1 < len(documents):
@@ -154,14 +159,16 @@ def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[li
     return kept, sorted(drawn, key=lambda document: document.path)
 
 
-def rows(documents: Iterable[Document], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
-    """The documents' tokens, packed: arrays [any, one of `lengths`]. What does not fill a last row is dropped."""
+def rows(documents: Iterable[TextDocument], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
+    """Pack the documents' tokens into arrays [any, one of `lengths`], and drop an incomplete last row."""
     return cut(_tokens(documents, tokenizer), lengths)
 
 
 def cut(stream: Iterable[TokenIds], lengths: Sequence[int]) -> Iterator[TokenIds]:
-    """A stream of tokens as rows, arrays [any, one of `lengths`]: each row begins where the one before it ends, and is
-    of the length that has the fewest tokens so far. What does not fill a last row is dropped."""
+    """Cut a stream of tokens into rows, arrays [any, one of `lengths`], and drop an incomplete last row.
+
+    Each row begins where the one before it ends, and is of the length that has the fewest tokens so far.
+    """
     rest: TokenIds = np.zeros(0, dtype=np.uint32)
     taken = [0] * len(lengths)  # tokens
     for tokens in stream:
@@ -178,7 +185,7 @@ def cut(stream: Iterable[TokenIds], lengths: Sequence[int]) -> Iterator[TokenIds
         rest = rest[place:]
 
 
-def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[TokenIds]:
+def _tokens(documents: Iterable[TextDocument], tokenizer: Tokenizer) -> Iterator[TokenIds]:
     end = np.array([tokenizer.eos_id], dtype=np.uint32)
     for batch in _batches(documents):
         try:
@@ -190,8 +197,8 @@ def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[Tok
         )
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Chunk]]:
-    batch: list[Chunk] = []
+def _batches(documents: Iterable[TextDocument]) -> Iterator[list[TextChunk]]:
+    batch: list[TextChunk] = []
     size = 0
     for chunk in (chunk for document in documents for chunk in _chunks(document)):
         batch.append(chunk)
@@ -203,8 +210,8 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Chunk]]:
         yield batch
 
 
-def _chunks(document: Document) -> Iterator[Chunk]:
-    """The document in chunks of at most `_CHUNK` bytes; each but the first begins with a line break where it can."""
+def _chunks(document: TextDocument) -> Iterator[TextChunk]:
+    """Yield chunks of at most `_CHUNK` bytes; each but the first begins with a line break if possible."""
     try:
         with document.path.open("rb") as file:
             file.seek(document.start)
@@ -212,17 +219,17 @@ def _chunks(document: Document) -> Iterator[Chunk]:
             while True:
                 content += file.read(min(_CHUNK - len(content), document.stop - offset - len(content)))
                 if len(content) < _CHUNK:
-                    yield Chunk(document, offset, content, last=True)
+                    yield TextChunk(document, offset, content, last=True)
                     return
                 cut = _cut(content)
-                yield Chunk(document, offset, content[:cut], last=False)
+                yield TextChunk(document, offset, content[:cut], last=False)
                 offset, content = offset + cut, content[cut:]
     except OSError as error:
         raise DataError(f"{document.path} cannot be read ({error.strerror})") from error
 
 
 def _cut(content: bytes) -> int:
-    """Where to end a chunk: before its last line break, else before its last UTF-8 character."""
+    """Return where to end a chunk: before its last line break, else before its last UTF-8 character."""
     cut = content.rfind(b"\n")
     if cut <= 0:
         starts = (place for place in range(len(content) - 1, len(content) - 5, -1) if content[place] & 0xC0 != 0x80)
@@ -230,7 +237,7 @@ def _cut(content: bytes) -> int:
     return cut
 
 
-def _not_text(batch: Sequence[Chunk]) -> DataError:
+def _not_text(batch: Sequence[TextChunk]) -> DataError:
     for chunk in batch:
         try:
             chunk.content.decode()
@@ -243,7 +250,7 @@ def _not_text(batch: Sequence[Chunk]) -> DataError:
 
 
 def _line_start(path: Path, offset: int, stop: int) -> int:
-    """The first beginning of a line, or else of a UTF-8 character, at or after `offset`."""
+    """Return the first beginning of a line, or else of a UTF-8 character, at or after `offset`."""
     with path.open("rb") as file:
         file.seek(offset)
         ahead = file.read(min(64 * 1024, stop - offset))
@@ -262,8 +269,8 @@ def _match(pattern: str, root: Path) -> list[Path]:
     return found
 
 
-def _distinct(documents: Sequence[Document]) -> Iterator[Document]:
-    """The first document of each content; only files of equal size are read."""
+def _distinct(documents: Sequence[TextDocument]) -> Iterator[TextDocument]:
+    """Yield the first document of each content; only files of equal size are read."""
     sizes = Counter(document.size for document in documents)
     seen: set[bytes] = set()
     for document in documents:

@@ -1,8 +1,8 @@
-"""The durable truth of a run: its ledger, the payloads not yet in a checkpoint, checkpoints, and the run directory."""
+"""The durable record of a run: ledger, payloads not yet in a checkpoint, checkpoints, and the run directory."""
 
 from barnraise.ledger import notes
 from barnraise.ledger.chain import Head
-from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Rejected
+from barnraise.ledger.checkpoints import Checkpoints, Latest, Rejected, StoredCheckpoint
 from barnraise.ledger.decisions import (
     AnyDecision,
     Assigned,
@@ -21,13 +21,12 @@ from barnraise.ledger.lock import RunLock
 from barnraise.ledger.rows import LedgerHash
 from barnraise.ledger.run_directory import RunDirectory
 from barnraise.ledger.segments import Segments
-from barnraise.ledger.view import LedgerView, NodeTotals, Outcomes, Totals, VersionRow
+from barnraise.ledger.view import LedgerView, NodeTotals, Outcomes, RunTotals, VersionRow
 
 __all__ = [
     "AnyDecision",
     "Assigned",
     "Change",
-    "Checkpoint",
     "Checkpoints",
     "Claim",
     "Decision",
@@ -44,9 +43,10 @@ __all__ = [
     "Rejected",
     "RunDirectory",
     "RunLock",
+    "RunTotals",
     "Segments",
+    "StoredCheckpoint",
     "Terms",
-    "Totals",
     "VersionClosed",
     "VersionMade",
     "VersionRow",

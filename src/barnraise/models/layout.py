@@ -1,4 +1,7 @@
-"""Where each named parameter lies in the one flat float32 vector that travels. Torch-free."""
+"""The place of each named parameter in the one flat float32 vector that travels.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ MAX_PARAMETERS = 1 << 40
 _MAX_BYTES = 64 << 20
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One parameter tensor."""
+class LayoutEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One parameter tensor: its name and its shape."""
 
     name: Name
     shape: Shape
@@ -33,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters in the order in which they fill the vector; shared ones are listed once."""
 
-    entries: Annotated[tuple[Entry, ...], msgspec.Meta(min_length=1, max_length=200_000)]
+    entries: Annotated[tuple[LayoutEntry, ...], msgspec.Meta(min_length=1, max_length=200_000)]
 
     def __post_init__(self) -> None:
         if len({entry.name for entry in self.entries}) < len(self.entries):
@@ -43,27 +46,27 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> FlatLayout:
-        return cls(tuple(Entry(name, shape) for name, shape in shapes))
+        return cls(tuple(LayoutEntry(name, shape) for name, shape in shapes))
 
     @classmethod
     def from_config(cls, resolved: Mapping[str, Any]) -> FlatLayout:
-        """The layout of a model before it is built; without torch for the architectures of `ARCHITECTURES`."""
+        """Return the layout of a model before it is built; without torch for the architectures of `ARCHITECTURES`."""
         return cls.of(lookup(resolved["model_type"]).shapes(resolved))
 
     @property
     def total(self) -> int:
-        """The vector's length d."""
+        """Return the vector's length d."""
         return sum(entry.size for entry in self.entries)
 
-    def offsets(self) -> Iterator[tuple[Entry, int, int]]:
-        """Each entry with its place: vector[start:stop]."""
+    def offsets(self) -> Iterator[tuple[LayoutEntry, int, int]]:
+        """Yield each entry with its place: vector[start:stop]."""
         start = 0
         for entry in self.entries:
             yield entry, start, start + entry.size
             start += entry.size
 
     def digest(self) -> str:
-        """SHA-256: two replicas with the same digest read the same vector alike."""
+        """Return the SHA-256 by which two replicas know that they read the same vector alike."""
         return hashlib.sha256(msgspec.json.encode(self.entries)).hexdigest()
 
     def encode(self) -> bytes:
@@ -71,7 +74,7 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, content: bytes) -> FlatLayout:
-        """PayloadError unless `content` is a layout within its limits."""
+        """Decode a layout; PayloadError unless `content` is one within its limits."""
         if len(content) > _MAX_BYTES:
             raise PayloadError(f"layout has {len(content)} bytes, but may have {_MAX_BYTES}")
         try:

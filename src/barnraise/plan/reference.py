@@ -12,7 +12,7 @@ from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
 from barnraise.config.faults import KINDS, Kind
 from barnraise.config.foreign import FOREIGN
-from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
+from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections, with_spellings
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry, Option
 from barnraise.emulation.attacks.catalog import CATALOG as ATTACKS
@@ -41,7 +41,7 @@ A key that is not given has its default; an unknown key is refused, with the nea
 
 
 def configuration_page() -> str:
-    """docs/configuration.md."""
+    """The text of docs/reference/run-file.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
     blocks += [_section(*section) for section in sections(names())]
     blocks.append(_changes())
@@ -49,11 +49,11 @@ def configuration_page() -> str:
         "## Algorithms\n\nBy the names that the keys above take; options go into the `..._options` sections.\n"
     )
     own = "options are keys of their own there"
-    blocks.append(_family("Codecs", "`training.compression`, `training.downlink_compression`", CODECS, _codec))
-    blocks.append(_family("Aggregation rules", "`training.aggregation_rule`", RULES, _rule))
-    blocks.append(_family("Outer optimizers", "`training.outer_optimizer`", OUTER, _outer))
+    blocks.append(_family("Codecs", "`exchange.compression`, `exchange.downlink_compression`", CODECS, _codec))
+    blocks.append(_family("Aggregation rules", "`aggregation.rule`", RULES, _rule))
+    blocks.append(_family("Outer optimizers", "`aggregation.outer_optimizer`", OUTER, _outer))
     blocks.append(_family("Inner optimizers", f"`training.inner_optimizer`; {own}", INNER, _traits))
-    blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
+    blocks.append(_family("Staleness policies", "`staleness.adaptive`", STALENESS, _traits))
     blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _spelled))
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
     beside = "options stand beside its `kind`"
@@ -63,8 +63,8 @@ def configuration_page() -> str:
 
 
 def schema_text() -> str:
-    """docs/run-file.schema.json."""
-    return json.dumps(_completed(json_schema(), names()), indent=2, ensure_ascii=False) + "\n"
+    """The text of docs/reference/run-file.schema.json."""
+    return json.dumps(_completed(with_spellings(json_schema()), names()), indent=2, ensure_ascii=False) + "\n"
 
 
 def _completed(schema: Any, known: Names) -> Any:
@@ -159,7 +159,8 @@ def _links() -> str:
     head = ("name", "what", "Mbit/s up", "down", "ms one way", "jitter, ms", "loss, %", "a stream's Mbit/s up")
     regions = ", ".join(f"{name} ({ms} ms, {mbit} Mbit/s)" for name, ms, mbit in REGIONS)
     return (
-        "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in [wan.md](wan.md).\n\n"
+        "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in "
+        "[Slow links](../guides/slow-links.md).\n\n"
         f"{_table(head, rows)}\nThe regions of `{TEN_REGIONS}`, there and back, in the order of the nodes: {regions}.\n"
     )
 

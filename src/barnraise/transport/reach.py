@@ -1,5 +1,4 @@
-"""From where an address can be reached: a controller may send its workers to other addresses, but not into networks
-that it could not reach itself."""
+"""The reach of addresses: a controller may redirect its workers only to networks that it could reach itself."""
 
 from __future__ import annotations
 
@@ -12,23 +11,23 @@ from enum import Enum
 from barnraise.transport.base import Address, parse
 
 
-class Reach(Enum):
-    """Where an address means the same machine: everywhere, in one network, on one line, on this machine."""
+class AddressReach(Enum):
+    """The area in which an address means the same machine: everywhere, one network, one line, this machine."""
 
     INTERNET, NETWORK, LINE, MACHINE = range(4)
 
 
 MAY_NAME = {
-    Reach.INTERNET: {Reach.INTERNET},
-    Reach.NETWORK: {Reach.INTERNET, Reach.NETWORK},
-    Reach.LINE: {Reach.INTERNET, Reach.NETWORK, Reach.LINE},
-    Reach.MACHINE: {Reach.INTERNET, Reach.NETWORK, Reach.MACHINE},
+    AddressReach.INTERNET: {AddressReach.INTERNET},
+    AddressReach.NETWORK: {AddressReach.INTERNET, AddressReach.NETWORK},
+    AddressReach.LINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.LINE},
+    AddressReach.MACHINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.MACHINE},
 }
-"""To which addresses a controller may send workers, by its own."""
+"""The reach of addresses to which a controller may send workers, by its own."""
 
 
-def reach(address: str) -> Reach:
-    """Of a numeric address.
+def reach(address: str) -> AddressReach:
+    """Return the reach of a numeric address.
 
     >>> [reach(each).name for each in ("93.184.216.34", "10.1.2.3", "100.64.0.1", "169.254.169.254", "::1", "0.0.0.0")]
     ['INTERNET', 'NETWORK', 'NETWORK', 'LINE', 'MACHINE', 'MACHINE']
@@ -37,14 +36,14 @@ def reach(address: str) -> Reach:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped
     if found.is_loopback or found.is_unspecified:
-        return Reach.MACHINE
+        return AddressReach.MACHINE
     if found.is_link_local or found.is_multicast:
-        return Reach.LINE
-    return Reach.INTERNET if found.is_global else Reach.NETWORK
+        return AddressReach.LINE
+    return AddressReach.INTERNET if found.is_global else AddressReach.NETWORK
 
 
 async def addresses(host: str) -> list[str]:
-    """The numeric addresses of a host, the preferred one first; [] when it has none, or nobody knows."""
+    """Return the numeric addresses of a host, the preferred one first; [] when it has none or cannot be looked up."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -52,16 +51,18 @@ async def addresses(host: str) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def own_reach(uri: str) -> Reach:
-    """Of a controller's own addresses, the farthest; that of one which nobody knows counts as the internet's."""
+async def own_reach(uri: str) -> AddressReach:
+    """Return the largest reach of a controller's own addresses; an unknown host counts as the internet's."""
     hosts = [parse(one).host for one in uri.split()]
     found = [reach(address) for host in hosts for address in await addresses(host)]
-    return min(found, key=lambda each: each.value, default=Reach.INTERNET)
+    return min(found, key=lambda each: each.value, default=AddressReach.INTERNET)
 
 
-async def within(uri: str, may: Sequence[Reach] | set[Reach]) -> str | None:
-    """`uri`, one address or several with spaces between, in numbers, so that no name can mean another machine later;
-    None when one of them is outside of what it `may` be. "" where a name is not known now."""
+async def within(uri: str, may: Sequence[AddressReach] | set[AddressReach]) -> str | None:
+    """Return `uri`, one or several addresses, in numeric form; None when one is outside of `may`.
+
+    Numeric, so that a name cannot mean another machine later. "" where a name cannot be looked up now.
+    """
     numeric = []
     for one in uri.split():
         place = parse(one)
