@@ -1,0 +1,105 @@
+"""What came of the work in a ledger, as plain values: of the run, of a node, of a version, of an assignment."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from barnraise.ledger.decisions import Change
+
+
+class LookedAt(msgspec.Struct, frozen=True):
+    """Contributions that others did anew, and those of which the controller saw what they do for their rows."""
+
+    anew: int = 0
+    scored: int = 0
+    lapsed: int = 0  # audits that settled nothing
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """The run so far. `seconds` adds up the epochs: the time between them does not count."""
+
+    version: int  # the newest whose parameters exist, -1 for none
+    accepted: int
+    refused: int
+    discarded: int
+    tokens: int  # of accepted contributions
+    num_bytes: int  # of the payloads of all judged contributions
+    contributors: int  # nodes with an accepted contribution
+    epochs: int
+    seconds: float
+    found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
+    signed: int = 0  # accepted contributions that their nodes signed
+    looked_at: LookedAt = LookedAt()
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What became of a node's assignments."""
+
+    assigned: int
+    accepted: int
+    found: int  # accepted results that are no contributions
+    refused: int
+    discarded: int
+    lost: int  # taken back because the node left or forgot them, before the run's end
+
+    @property
+    def judged(self) -> int:
+        return self.accepted + self.found + self.refused + self.discarded
+
+    @property
+    def open(self) -> int:
+        """Those without an outcome: yet, or when the run ended."""
+        return self.assigned - self.judged - self.lost
+
+
+class NodeTotals(msgspec.Struct, frozen=True):
+    """One node so far."""
+
+    node: str
+    change: Change  # the last
+    reason: str
+    time: float  # of that change
+    outcomes: Outcomes
+    tokens: int  # of accepted contributions
+    num_bytes: int
+    seconds: float  # of work on contributions, as the node tells it
+    mean_staleness: float  # of judged contributions
+    max_staleness: int
+    device: str  # as the node tells it
+
+
+class VersionRow(msgspec.Struct, frozen=True):
+    """One version: when its buffer closed and of what it was made. `made_time` and `digest` are None until it is."""
+
+    version: int
+    time: float
+    num_nodes: int
+    num_contributions: int
+    tokens: int
+    reason: str
+    made_time: float | None
+    digest: str | None
+    delta_bytes: int | None
+
+
+class LossPoint(msgspec.Struct, frozen=True):
+    """The held-out loss (nats a token) of a version, the tokens in it, and the run's seconds when it was made."""
+
+    version: int
+    tokens: int
+    seconds: float
+    loss: float
+    owners: int = 0  # who measured each row, at least; 0: the controller did, or the ledger does not tell
+
+
+class AssignmentRow(msgspec.Struct, frozen=True):
+    """One assignment and what became of it; `stop` is None while nothing has."""
+
+    assignment: int
+    node: str
+    start: float
+    stop: float | None
+    outcome: Literal["accepted", "found", "refused", "discarded", "lost", "open"]
+    tokens: int
