@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs clean
+.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -79,8 +79,11 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 gpu: install  ## what only a CUDA device can show, in eight minutes at most; skipped with the reason where there is none
 	$(BIN)/python benchmarks/gpu.py
 
-docs: install  ## write the generated pages under docs/ anew
+docs: install  ## write the generated pages under docs/
 	$(BIN)/python -m barnraise.cli.reference
+
+docs-site: $(VENV)/.docs  ## build the documentation site in build/site; broken links fail, nothing is fetched
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir build/site
 
 clean:  ## remove what the other targets made, except runs/
 	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -96,6 +99,10 @@ $(VENV)/.runtime: pyproject.toml constraints.txt scripts/make-venv
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP_INSTALL) --no-build-isolation --editable '.[docs]'
 	@touch $@
 
 # The peers' own environment: what they pin is no business of barnraise's. Some of what they need comes without wheels.

@@ -29,7 +29,7 @@ import numpy as np
 
 from barnraise import matching
 from barnraise.matching import Market, NodeView, Preferences, TaskView
-from barnraise.matching.metrics import Tally, TimeAverage
+from barnraise.matching.metrics import MatchingTally, TimeAverage
 from barnraise.matching.tables import cost_matrix
 
 RUNS = 5
@@ -156,7 +156,7 @@ def costs(size: int, seeds: int, urgent: float, slack: float | None) -> None:
 
 def churn(size: int, events: int, seeds: int) -> None:
     """Half leave and join of other nodes, half tasks that are done and new ones."""
-    after, renewed, index, tally, blocking = [], [], [], Tally(), 0
+    after, renewed, index, tally, blocking = [], [], [], MatchingTally(), 0
     for seed in range(seeds):
         tasks, nodes = fleet(seed, size)
         others, more = fleet(seed + 1000, events)[::-1]

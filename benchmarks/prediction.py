@@ -54,7 +54,7 @@ STEADY = MIXED | {"network": {"profile": "good", "controller_link": "100gbit"}}
 LIVE: dict[str, Any] = {
     "run": {"name": "prediction"},
     "model": {"architecture": "llama", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4}},
-    "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "docs/*.md")], "context": [32, 64, 128]},
+    "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "docs/**/*.md")], "context": [32, 64, 128]},
     "workers": [{"name": name, "speed": speed} for name, speed in (("fast", 1.0), ("middling", 0.5), ("slow", 0.25))],
     "training": {"batch_size": 8, "local_steps": 20},
 }

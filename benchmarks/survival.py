@@ -3,7 +3,7 @@
     sudo python benchmarks/survival.py
     python benchmarks/survival.py --simulated 5_000_000 --seconds 240 --seeds 5
 
-All kinds of faults take turns (docs/faults.md; a run of `--seconds 150` has the first nine of them), on real processes
+All kinds of faults take turns (docs/guides/faults.md; `--seconds 150` has the first nine of them), on real processes
 behind links of 20 Mbit/s and 20 ms that a packet emulator plays. Then the same run without faults, to as many tokens.
 Needs root, iproute2 and /dev/net/tun.
 

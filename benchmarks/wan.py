@@ -20,7 +20,7 @@ import msgspec
 
 from barnraise.assembly.lab_workers import BACKENDS
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Order, Port, Report
+from barnraise.emulation.tun_hub import HubOrder, HubReport, Port
 from barnraise.transport.links.presets import MBIT, described, parse
 
 LINKS = ["10mbit/50ms", "2mbit/10mbit/25ms", "100mbit/10ms", "10mbit/50ms/0ms/0.1%", "free"]
@@ -102,7 +102,7 @@ def measure(text: str, backend: str, seconds: float) -> dict[str, object]:
     """One link between two namespaces."""
     link = None if text == "free" else parse(text)
     names = [f"bench-{os.getpid()}-{number}" for number in range(2)]
-    order = Order([Port(names[0], namespaces.address(0)), Port(names[1], namespaces.address(1), link)])
+    order = HubOrder([Port(names[0], namespaces.address(0)), Port(names[1], namespaces.address(1), link)])
     hub = subprocess.Popen(
         [sys.executable, "-m", BACKENDS[backend]],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -112,7 +112,7 @@ def measure(text: str, backend: str, seconds: float) -> dict[str, object]:
     try:
         hub.stdin.write(msgspec.json.encode(order) + b"\n")
         hub.stdin.flush()
-        report = msgspec.json.decode(hub.stdout.readline() or b'{"error": "it ended"}', type=Report)
+        report = msgspec.json.decode(hub.stdout.readline() or b'{"error": "it ended"}', type=HubReport)
         if not report.ready:
             sys.exit(f"the emulator did not start: {report.error}")
         server = inside(names[0], SERVER, seconds)

@@ -22,7 +22,8 @@ DEVICE = "wan0"
 """The network device of every namespace."""
 
 ADAMW: dict[str, Any] = {"betas": [0.9, 0.99], "weight_decay": 0.01}
-"""Of every side of every comparison. With 0.95 and 0.1 steps of few rows do 4 to 5% worse: see docs/experiments.md."""
+"""AdamW of every side of every comparison. With 0.95 and 0.1, steps of few rows do 4 to 5% worse
+(docs/research/experiments.md)."""
 
 
 @dataclass(frozen=True)

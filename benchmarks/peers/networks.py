@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Order, Port, Report
+from barnraise.emulation.tun_hub import HubOrder, HubReport, Port
 from barnraise.transport.links.link import Link
 
 PREFIX = "brp-"
@@ -36,9 +36,9 @@ def linked(workers: int, link: Link, host: Link | None) -> Iterator[list[str]]:
     ) as hub:
         assert hub.stdin is not None
         assert hub.stdout is not None
-        hub.stdin.write(msgspec.json.encode(Order(ports)) + b"\n")
+        hub.stdin.write(msgspec.json.encode(HubOrder(ports)) + b"\n")
         hub.stdin.flush()
-        report = msgspec.json.decode(hub.stdout.readline() or b"{}", type=Report)
+        report = msgspec.json.decode(hub.stdout.readline() or b"{}", type=HubReport)
         if not report.ready:
             raise SystemExit(f"the links cannot be made: {report.error or 'the emulator ended'}")
         try:

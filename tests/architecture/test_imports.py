@@ -13,7 +13,24 @@ CATALOGS = sorted(SOURCE.glob("barnraise/*/catalog.py"))
 FAMILIES = [f"barnraise.{catalog.parent.name}" for catalog in CATALOGS]
 LIGHT = ["barnraise", "barnraise.core", "barnraise.config", "barnraise.plan", "barnraise.cli.main", *FAMILIES]
 LIGHT += ["barnraise.assembly", "barnraise.assembly.calls", "barnraise.account", "barnraise.account.report"]
-HEAVY = {"torch", "transformers", "matplotlib"}
+HEAVY = {"torch", "transformers", "matplotlib", "scipy"}
+
+SIMULATION = """
+from barnraise.assembly.simulation import simulate
+from barnraise.assembly.trial import Trial
+from barnraise.config import load
+from barnraise.plan import Purpose, resolve
+
+run = {
+    "run": {"name": "light"},
+    "model": {"architecture": "gpt2", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 2}},
+    "data": {"kind": "text", "files": ["*.txt"], "context": 64},
+    "training": {"tokens": 200_000, "batch_size": 4, "local_steps": 20},
+}
+report = simulate(resolve(load(run), purpose=Purpose.SIMULATE, nodes=4), Trial(4))
+assert report.versions, report
+"""
+"""A run of sizes alone, to its end."""
 
 
 def heavy_modules_after(statement: str) -> set[str]:
@@ -30,6 +47,10 @@ def test_loads_without_torch(module: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_catalog_loads_without_torch(family: str) -> None:
     assert heavy_modules_after(f"from {family}.catalog import CATALOG; CATALOG.names()") == set()
+
+
+def test_a_costed_simulation_runs_without_torch_and_scipy() -> None:
+    assert heavy_modules_after(SIMULATION) == set()
 
 
 def test_heavy_modules_are_noticed() -> None:

@@ -20,10 +20,10 @@ from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.emulation.churn import Drawn, Fit
-from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
 from barnraise.emulation.node import Node
+from barnraise.faults.simulation import FaultySimulator
 from barnraise.matching import create as scheduler
 from barnraise.matching.persistent_market import GaleShapley
 from barnraise.transport.links.presets import parse
@@ -206,7 +206,7 @@ class Cluster(FaultySimulator):
             assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
             self._check_leases()
             self._check_market()
-        self._check_custody()
+        self._check_uploads()
         self._check_idle(state)
 
     def _check_leases(self) -> None:
@@ -235,16 +235,16 @@ class Cluster(FaultySimulator):
         Rest(market.market, {task.id: task for task in market.market.tasks}, nodes).check()
         self.most_stood = max(self.most_stood, len(market.market.tasks))
 
-    def _check_custody(self) -> None:
-        uploads, works = self.controller.parts[Uploads], self.controller.state.works
-        uploads = {(upload.node, number) for number, upload in uploads.uploads.items()}
-        offered = {(node, number) for node, offers in uploads.offered.items() for number in offers}
-        assert not uploads & offered
-        assert all(works[number].node == node for node, number in uploads | offered), "custody of what is not open"
-        held = [upload.offer for upload in uploads.uploads.values()]
-        held += [offer for offer, _ in uploads.inspecting.values()]
+    def _check_uploads(self) -> None:
+        part, works = self.controller.parts[Uploads], self.controller.state.works
+        sending = {(upload.node, number) for number, upload in part.uploads.items()}
+        offered = {(node, number) for node, offers in part.offered.items() for number in offers}
+        assert not sending & offered
+        assert all(works[number].node == node for node, number in sending | offered), "an upload of what is not open"
+        held = [upload.offer for upload in part.uploads.values()]
+        held += [offer for offer, _ in part.inspecting.values()]
         assert (
-            uploads.num_bytes
+            part.num_bytes
             == sum(offer.payload.num_bytes for offer in held)
             <= max(self.controller.settings.payloads.memory, 0)
         )

@@ -14,21 +14,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.durability import Durability
 from barnraise.controller.standby.succession import Stage, Succession
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
-from barnraise.controller.tensors.recovery import RESUME_GRACE
 from barnraise.core.types import AnyTask, News
-from barnraise.emulation.disk import Disk
 from barnraise.emulation.event_queue import Call, EventQueue
-from barnraise.emulation.journal import Journal, stored
+from barnraise.emulation.journal import DecisionJournal, stored
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Point
-from barnraise.emulation.trouble import _way
+from barnraise.faults.simulated_disk import Disk
+from barnraise.faults.simulator import _way
 from barnraise.ledger.copying import TERM
 from barnraise.ledger.decisions import Decision, Judged, VersionMade
 from barnraise.ledger.rows import LedgerHash
@@ -368,7 +367,7 @@ class Takeover(Cluster):
         epoch, settings = self.epoch + TERM, self.controller.settings
         truth, books = self._books(copied)
         self.truths[STANDBY] = truth
-        journal, state = Journal(), folded(copied)
+        journal, state = DecisionJournal(), folded(copied)
         journal.commit(copied)
         living = [node.id for node in state.nodes.values() if node.live]
         self._sites[STANDBY] = {

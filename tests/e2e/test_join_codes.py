@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.assembly.signals import COME_AGAIN
 from barnraise.core.files import write_file
+from barnraise.core.signals import COME_AGAIN
 from barnraise.ledger.view import LedgerView
 
 from .test_lifecycle import ENDLESS, accepted, run_dir_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.assembly.signals import COME_AGAIN
+from barnraise.core.signals import COME_AGAIN
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.view import LedgerView

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from barnraise.assembly.signals import COME_AGAIN
 from barnraise.core.errors import DIVERGED
+from barnraise.core.signals import COME_AGAIN
 from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.view import LedgerView
 
@@ -240,7 +240,7 @@ def test_a_join_that_waits_to_be_let_in_can_be_stopped(barnraise, run_file, tmp_
 
 SECOND = """
 import asyncio
-from barnraise.assembly.signals import on_signals
+from barnraise.core.signals import on_signals
 
 async def main():
     with on_signals(lambda name: print(name, flush=True), lambda: print("last words", flush=True)):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.assembly.signals import COME_AGAIN
+from barnraise.core.signals import COME_AGAIN
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Order, Port, Report
+from barnraise.emulation.tun_hub import HubOrder, HubReport, Port
 from barnraise.transport.links.presets import parse
 
 pytestmark = [
@@ -72,7 +72,9 @@ def line(stream: IO[str] | None) -> str:
 
 
 def test_rate_and_round_trip_are_right(names: list[str]) -> None:
-    order = Order([Port(names[0], namespaces.address(0)), Port(names[1], namespaces.address(1), parse("10mbit/50ms"))])
+    order = HubOrder(
+        [Port(names[0], namespaces.address(0)), Port(names[1], namespaces.address(1), parse("10mbit/50ms"))]
+    )
     hub = subprocess.Popen(
         [sys.executable, "-m", "barnraise.emulation.tun_hub"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -80,7 +82,7 @@ def test_rate_and_round_trip_are_right(names: list[str]) -> None:
     assert hub.stdout is not None
     hub.stdin.write(msgspec.json.encode(order) + b"\n")
     hub.stdin.flush()
-    first = msgspec.json.decode(hub.stdout.readline(), type=Report)
+    first = msgspec.json.decode(hub.stdout.readline(), type=HubReport)
     assert first.ready, first.error
     server = inside(names[0], SERVER)
     assert line(server.stdout) == "listening"
@@ -88,7 +90,7 @@ def test_rate_and_round_trip_are_right(names: list[str]) -> None:
     round_trip, rate = float(line(client.stdout)), float(line(server.stdout))
     assert client.wait(10) == server.wait(10) == 0
     hub.stdin.close()
-    last = msgspec.json.decode(hub.stdout.read().splitlines()[-1], type=Report)
+    last = msgspec.json.decode(hub.stdout.read().splitlines()[-1], type=HubReport)
     assert hub.wait(10) == 0
     assert 0.100 <= round_trip <= 0.105
     assert 0.85 <= 8 * rate / 10e6 <= 1.0  # benchmarks/wan.py: 0.965
@@ -99,8 +101,8 @@ def test_rate_and_round_trip_are_right(names: list[str]) -> None:
 
 def test_namespaces_of_another_are_refused(names: list[str]) -> None:
     subprocess.run(["ip", "netns", "add", names[0]], check=True)
-    order = msgspec.json.encode(Order([Port(names[0], namespaces.address(0))])) + b"\n"
+    order = msgspec.json.encode(HubOrder([Port(names[0], namespaces.address(0))])) + b"\n"
     command = [sys.executable, "-m", "barnraise.emulation.tun_hub"]
     found = subprocess.run(command, input=order, stdout=subprocess.PIPE, timeout=30, check=False)
-    assert "are there already" in msgspec.json.decode(found.stdout, type=Report).error
+    assert "are there already" in msgspec.json.decode(found.stdout, type=HubReport).error
     assert (namespaces.PLACE / names[0]).exists(), "what is another's is left alone"

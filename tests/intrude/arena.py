@@ -23,8 +23,8 @@ from tests.intrude.kit.ways import WAYS
 
 from barnraise.assembly.invites import another_invite, open_book
 from barnraise.assembly.revoking import revoke_node
-from barnraise.assembly.signals import INTERRUPTED
 from barnraise.core.errors import AddressError
+from barnraise.core.signals import INTERRUPTED
 from barnraise.ledger import RunDirectory, notes
 from barnraise.ledger.decisions import NodeChanged
 from barnraise.ledger.view import LedgerView

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnraise.account.account import Account, Reader, read
+from barnraise.account.account import Account, AccountReader, read
 from barnraise.config.load import dump, load
 from barnraise.core.types import NodeProfile, ParameterRange
 from barnraise.ledger import (
@@ -206,7 +206,7 @@ def fields(account: Account) -> dict[str, Any]:
 @settings(deadline=None, max_examples=40)
 @given(seeds)
 def test_in_whatever_cuts_an_account_is_read_it_is_the_same(seed: int) -> None:
-    with a_run() as run, Ledger(run.ledger, run.segments, run="barn") as ledger, Reader(run) as reader:
+    with a_run() as run, Ledger(run.ledger, run.segments, run="barn") as ledger, AccountReader(run) as reader:
         for commit in commits_of(seed):
             ledger.commit(commit, payloads(commit))
             assert fields(reader.read()) == fields(read(run))

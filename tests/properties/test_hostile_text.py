@@ -33,8 +33,8 @@ from barnraise.core.types import NodeProfile
 from barnraise.ledger import Decision, LedgerView, NodeChanged, Noted, RunDirectory, VersionClosed, notes
 from barnraise.transport import Invite, Keys
 from barnraise.trust.roles import wrong_invite
-from barnraise.verification.certificate import Certificate, Marks, Part
-from barnraise.verification.check import Finding, Unchecked
+from barnraise.verification.certificate import Certificate, CertificatePart, CheckedMarks
+from barnraise.verification.check import CheckFinding, Unchecked
 
 from ..decisions import assigned, judged
 from ..unit.test_status import make_run
@@ -131,7 +131,7 @@ def moment(run: RunDirectory, text: str) -> panel.Moment:
     rows = nodes.recorded(account.nodes, running=True, finished=False)
     return panel.Moment(
         panel.Heading(stored(text), "mode", 1.0, stored(text), stored(text)),
-        panel.Progress(1, 10, 1.0),
+        panel.PanelProgress(1, 10, 1.0),
         panel.Figures(1, 1, 1, 1, 1, 1, 1, 1),
         [(0, 1.0)],
         rows,
@@ -141,8 +141,8 @@ def moment(run: RunDirectory, text: str) -> panel.Moment:
 
 
 def certificate(text: str) -> Certificate:
-    part = Part(text, text, {text: 1}, [Finding(text, text, text, text, text)], [Unchecked(text, text)])
-    return Certificate(text, text, "not sound", False, {text: 1}, Marks(1, "", ""), [part], 1.0, "now")
+    part = CertificatePart(text, text, {text: 1}, [CheckFinding(text, text, text, text, text)], [Unchecked(text, text)])
+    return Certificate(text, text, "not sound", False, {text: 1}, CheckedMarks(1, "", ""), [part], 1.0, "now")
 
 
 def warned(text: str) -> str:

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from barnraise.core.errors import CorruptionError, StorageError
-from barnraise.ledger import Checkpoint, Checkpoints
+from barnraise.ledger import Checkpoints, StoredCheckpoint
 
 DIGEST = hashlib.sha256(b"parameters").hexdigest()
 
 
-def save(checkpoints: Checkpoints, version: int, ledger_id: int = 7) -> Checkpoint:
+def save(checkpoints: Checkpoints, version: int, ledger_id: int = 7) -> StoredCheckpoint:
     generator = torch.Generator().manual_seed(version)
     flat = torch.randn(1000, generator=generator)
     return checkpoints.save(

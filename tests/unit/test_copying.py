@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from barnraise.assembly.standby import MARK, Place, stand_by
+from barnraise.assembly.standby import MARK, StandbyPlace, stand_by
 from barnraise.assembly.voice import Voice
 from barnraise.controller.shell.originals import Originals
 from barnraise.controller.standby.follower import pieces
 from barnraise.core.errors import CorruptionError, RunDirectoryError, StorageError, WireError
 from barnraise.ledger import Ledger, NodeChanged, Noted, VersionClosed, VersionMade, notes
-from barnraise.ledger.copying import TERM, CopiedRow, Found, LedgerCopy, RowReader, understood
+from barnraise.ledger.copying import TERM, CopiedRow, DecodedRow, LedgerCopy, RowReader, understood
 from barnraise.ledger.decisions import Change
 from barnraise.transport import Invite, Keys
 from barnraise.transport.seals import sealed, supersedes
@@ -140,7 +140,7 @@ def test_a_standby_says_what_to_do_about_a_changed_copy(tmp_path: Path, rows: tu
         connection.execute("UPDATE nodes SET key = 'other' WHERE id = 2")
         connection.commit()
     with pytest.raises(RunDirectoryError, match=r"rows 1 to 5 is missing, or is not as it was.*Remove that folder"):
-        asyncio.run(stand_by(str(invite), Voice.of(lambda text: None), Place(tmp_path)))
+        asyncio.run(stand_by(str(invite), Voice.of(lambda text: None), StandbyPlace(tmp_path)))
 
 
 def test_rows_that_do_not_follow_are_refused(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
@@ -164,7 +164,7 @@ def test_a_row_that_completes_nothing_leaves_the_copy_as_it_was(tmp_path: Path, 
 def test_rows_are_cut_where_their_payloads_are_many_bytes() -> None:
     sizes = [None, 3, None, 4, 20, None, 5, 5, None]
     found = [
-        Found((), number, DECISIONS[0] if size is None else some.judged(0.0, number, "n", num_bytes=size))
+        DecodedRow((), number, DECISIONS[0] if size is None else some.judged(0.0, number, "n", num_bytes=size))
         for number, size in enumerate(sizes)
     ]
     assert [[row.id for row in piece] for piece in pieces(found, 10)] == [[0, 1, 2, 3], [4, 5], [6, 7, 8]]

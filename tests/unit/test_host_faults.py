@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.assembly.host_faults import HostFaults
 from barnraise.config.faults import ClockJump, FullDisk, KillController, Planned, SlowDisk, When
 from barnraise.core.errors import InputError, StorageError
+from barnraise.faults.host import HostFaults
 from barnraise.ledger import RunDirectory
 from barnraise.ledger.decisions import Change, NodeChanged
 

@@ -14,15 +14,15 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from barnraise.assembly import host_faults
 from barnraise.assembly.forkserver import End
-from barnraise.assembly.host_faults import HostFaults
-from barnraise.assembly.local_faults import LocalFaults
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.assembly.supervisor import Revive, Supervised
 from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, When
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import RunDirectoryError
+from barnraise.faults import host as host_faults
+from barnraise.faults.host import HostFaults
+from barnraise.faults.processes import LocalFaults
+from barnraise.faults.supervisor import Revive, Supervised
 from barnraise.ledger import RunDirectory
 from barnraise.transport.links.link import Link
 

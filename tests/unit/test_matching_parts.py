@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from barnraise import matching
 from barnraise.core.errors import InputError
-from barnraise.matching import NodeView, Tally, TaskView, TimeAverage, metrics, optimum, preferences
+from barnraise.matching import MatchingTally, NodeView, TaskView, TimeAverage, metrics, optimum, preferences
 from barnraise.matching.labels import Labels
 from barnraise.matching.level import Level
 from barnraise.matching.preferences import NO_WORK, class_size, size_class
@@ -166,9 +166,9 @@ def test_a_mean_over_time_is_that_of_the_steps(steps: list[tuple[float, float]])
 
 
 def test_what_is_counted() -> None:
-    tally = Tally(events=4, moves=6, offers=20, refused=1, busy=90.0, available=100.0)
+    tally = MatchingTally(events=4, moves=6, offers=20, refused=1, busy=90.0, available=100.0)
     assert (tally.moves_an_event, tally.conflicts, tally.idle) == (1.5, 0.05, pytest.approx(0.1))
-    assert (Tally().moves_an_event, Tally().conflicts, Tally().idle) == (0, 0, 0)
+    assert (MatchingTally().moves_an_event, MatchingTally().conflicts, MatchingTally().idle) == (0, 0, 0)
     assert matching.regret(110.0, 100.0) == pytest.approx(0.1)
     with pytest.raises(InputError, match="bound is 0"):
         matching.regret(1.0, 0.0)

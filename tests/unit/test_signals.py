@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from barnraise.assembly.signals import FORCED, INTERRUPTED, interruptible
+from barnraise.core.signals import FORCED, INTERRUPTED, interruptible
 
 
 def _lose_one() -> None:
@@ -33,7 +33,7 @@ def test_an_interrupt_that_is_lost_on_its_way_is_raised_again() -> None:
 
 BUSY = """
 import asyncio, time
-from barnraise.assembly.signals import on_signals
+from barnraise.core.signals import on_signals
 
 async def main():
     with on_signals(lambda name: print("asked", flush=True), lambda: print("last words", flush=True)):
@@ -46,7 +46,7 @@ asyncio.run(main())
 
 ENDLESS = """
 import asyncio, threading, time
-from barnraise.assembly.signals import end_within
+from barnraise.core.signals import end_within
 
 def work():
     while True:

@@ -17,9 +17,9 @@ from barnraise.config import load
 from barnraise.config.faults import KINDS
 from barnraise.controller.state.invariants import validate
 from barnraise.core.errors import RunFailedError
-from barnraise.emulation.conditions import Conditions, Effect, Fate
-from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.simulator import Simulator
+from barnraise.faults.conditions import Conditions, Effect, Fate
+from barnraise.faults.simulation import FaultySimulator
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import Resumed

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from barnraise.core.errors import DataError
 from barnraise.data import text, tokenizers
 from barnraise.data.shards import Dataset, Format
-from barnraise.data.text import Document
+from barnraise.data.text import TextDocument
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "lazy", "dog", "naïve", "café", "Ω", "語\n"]
 
@@ -258,4 +258,4 @@ def test_tokenizers_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_documents_count_their_bytes() -> None:
-    assert Document(Path("x"), 3, 10).size == 7
+    assert TextDocument(Path("x"), 3, 10).size == 7

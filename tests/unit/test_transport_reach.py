@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnraise.transport.reach import MAY_NAME, Reach, own_reach, reach, within
+from barnraise.transport.reach import MAY_NAME, AddressReach, own_reach, reach, within
 
 INTERNET, NETWORK, LINE, MACHINE = "8.8.8.8", "192.168.1.7", "169.254.169.254", "127.0.0.1"
 
@@ -14,23 +14,23 @@ INTERNET, NETWORK, LINE, MACHINE = "8.8.8.8", "192.168.1.7", "169.254.169.254", 
 @pytest.mark.parametrize(
     ("address", "expected"),
     [
-        (INTERNET, Reach.INTERNET),
-        ("2001:4860:4860::8888", Reach.INTERNET),
-        (NETWORK, Reach.NETWORK),
-        ("172.16.0.1", Reach.NETWORK),
-        ("fd00::1", Reach.NETWORK),
-        ("100.64.1.1", Reach.NETWORK),
-        (LINE, Reach.LINE),
-        ("fe80::1%eth0", Reach.LINE),
-        ("224.0.0.1", Reach.LINE),
-        (MACHINE, Reach.MACHINE),
-        ("0.0.0.0", Reach.MACHINE),
-        ("::", Reach.MACHINE),
-        ("::ffff:127.0.0.1", Reach.MACHINE),
-        ("::ffff:10.0.0.1", Reach.NETWORK),
+        (INTERNET, AddressReach.INTERNET),
+        ("2001:4860:4860::8888", AddressReach.INTERNET),
+        (NETWORK, AddressReach.NETWORK),
+        ("172.16.0.1", AddressReach.NETWORK),
+        ("fd00::1", AddressReach.NETWORK),
+        ("100.64.1.1", AddressReach.NETWORK),
+        (LINE, AddressReach.LINE),
+        ("fe80::1%eth0", AddressReach.LINE),
+        ("224.0.0.1", AddressReach.LINE),
+        (MACHINE, AddressReach.MACHINE),
+        ("0.0.0.0", AddressReach.MACHINE),
+        ("::", AddressReach.MACHINE),
+        ("::ffff:127.0.0.1", AddressReach.MACHINE),
+        ("::ffff:10.0.0.1", AddressReach.NETWORK),
     ],
 )
-def test_reach(address: str, expected: Reach) -> None:
+def test_reach(address: str, expected: AddressReach) -> None:
     assert reach(address) is expected
 
 
@@ -56,10 +56,10 @@ def test_a_controller_names_no_addresses_that_mean_another_machine_from_where_it
 
 def test_a_second_address_and_a_name_are_looked_at_too() -> None:
     async def play() -> None:
-        internet = MAY_NAME[Reach.INTERNET]
+        internet = MAY_NAME[AddressReach.INTERNET]
         assert await within(f"zmq://{INTERNET}:1 xmlrpc://[::1]:2", internet) is None
         assert await within("zmq://localhost:1", internet) is None
-        found = await within("zmq://localhost:1", MAY_NAME[Reach.MACHINE])
+        found = await within("zmq://localhost:1", MAY_NAME[AddressReach.MACHINE])
         assert found in ("zmq://127.0.0.1:1", "zmq://[::1]:1"), "in numbers: it cannot come to mean another"
         assert await within("zmq://no-such-host.invalid:1", internet) == ""
 

@@ -11,47 +11,47 @@ from hypothesis import strategies as st
 from barnraise.controller.state import events as ev
 from barnraise.core.types import SLOWEST_LINE, LinkReport, NodeProfile, ParameterRange
 from barnraise.ledger.decisions import Assigned, Noted
-from barnraise.training.tuning import CLIMB_SHARE, SHARE, Choices, Measured, Tuned, tune
+from barnraise.training.tuning import CLIMB_SHARE, SHARE, MeasuredNode, TunedTask, TuningChoices, tune
 from barnraise.wire.messages import RequestTask
 from barnraise.worker import measure
 
 from ..state_machine.engine import Engine, changed, engine_settings
 
 RUNGS = (10_000, 20_000, 40_000, 80_000, 160_000)
-CHOICES = Choices(RUNGS, (1,), 20, 200)
-FIRST = Tuned(0, 20)
+CHOICES = TuningChoices(RUNGS, (1,), 20, 200)
+FIRST = TunedTask(0, 20)
 
 
 def test_nothing_changes_while_nothing_is_known() -> None:
-    assert tune(Measured(0.1, 0.05, 0.0, 0.0), Tuned(2, 30), CHOICES, 10_000) == Tuned(2, 30)
+    assert tune(MeasuredNode(0.1, 0.05, 0.0, 0.0), TunedTask(2, 30), CHOICES, 10_000) == TunedTask(2, 30)
 
 
 def test_a_fast_link_carries_the_densest_payload() -> None:
-    assert tune(Measured(0.1, 0.05, 1e6, 1e6), FIRST, CHOICES, 10_000) == Tuned(4, 20)
+    assert tune(MeasuredNode(0.1, 0.05, 1e6, 1e6), FIRST, CHOICES, 10_000) == TunedTask(4, 20)
 
 
 def test_a_slow_link_gets_the_smallest_and_longer_tasks() -> None:
     # 10,050 ms up at the least, in tasks of 2 s: H must be 126 for it to be four fifths of a task
-    assert tune(Measured(0.1, 0.05, 1e3, 1e6), Tuned(3, 20), CHOICES, 10_000) == Tuned(0, 126)
-    assert tune(Measured(0.1, 0.05, 1e2, 1e6), Tuned(3, 20), CHOICES, 10_000) == Tuned(0, 200)
+    assert tune(MeasuredNode(0.1, 0.05, 1e3, 1e6), TunedTask(3, 20), CHOICES, 10_000) == TunedTask(0, 126)
+    assert tune(MeasuredNode(0.1, 0.05, 1e2, 1e6), TunedTask(3, 20), CHOICES, 10_000) == TunedTask(0, 200)
 
 
 def test_a_slow_way_down_makes_longer_tasks_too() -> None:
-    assert tune(Measured(0.1, 0.0, 1e6, 1e3), FIRST, CHOICES, 8_000) == Tuned(4, 100)
+    assert tune(MeasuredNode(0.1, 0.0, 1e6, 1e3), FIRST, CHOICES, 8_000) == TunedTask(4, 100)
 
 
 def test_the_choice_goes_back_when_the_link_does() -> None:
-    slow, fast = Measured(0.1, 0.05, 1e3, 1e6), Measured(0.1, 0.05, 1e6, 1e6)
-    down = tune(slow, Tuned(4, 20), CHOICES, 10_000)
-    assert tune(fast, down, CHOICES, 10_000) == Tuned(4, 20)
+    slow, fast = MeasuredNode(0.1, 0.05, 1e3, 1e6), MeasuredNode(0.1, 0.05, 1e6, 1e6)
+    down = tune(slow, TunedTask(4, 20), CHOICES, 10_000)
+    assert tune(fast, down, CHOICES, 10_000) == TunedTask(4, 20)
 
 
 def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
-    now, seen = Tuned(2, 20), set()
+    now, seen = TunedTask(2, 20), set()
     for up in (30_000, 36_000, 31_000, 38_000) * 3:  # 40,000 bytes fit into 1.6 s, 80,000 do not into 1 s
-        now = tune(Measured(0.1, 0.0, up, 1e6), now, CHOICES, 10_000)
+        now = tune(MeasuredNode(0.1, 0.0, up, 1e6), now, CHOICES, 10_000)
         seen.add(now)
-    assert seen == {Tuned(2, 20)}
+    assert seen == {TunedTask(2, 20)}
 
 
 DIVIDED = replace(CHOICES, divisors=(1, 2, 4, 8))
@@ -59,15 +59,15 @@ DIVIDED = replace(CHOICES, divisors=(1, 2, 4, 8))
 
 def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> None:
     # 10,000 bytes take 4 s at 2,500 bytes a second, a task 2 s; a quarter fits into four fifths of that
-    narrow = Measured(0.1, 0.0, 2_500, 1e6)
-    assert tune(narrow, FIRST, DIVIDED, 10_000) == Tuned(0, 20, 2)
+    narrow = MeasuredNode(0.1, 0.0, 2_500, 1e6)
+    assert tune(narrow, FIRST, DIVIDED, 10_000) == TunedTask(0, 20, 2)
     # an eighth takes 10 s at 125 bytes a second, 4/5 of 12.5 s
-    assert tune(replace(narrow, up=125), FIRST, DIVIDED, 10_000) == Tuned(0, 125, 3)
+    assert tune(replace(narrow, up=125), FIRST, DIVIDED, 10_000) == TunedTask(0, 125, 3)
     # to go back to halves, half of the payload must fit into half of a task
-    quarters = Tuned(0, 20, 2)
+    quarters = TunedTask(0, 20, 2)
     assert tune(replace(narrow, up=4_900), quarters, DIVIDED, 10_000) == quarters
-    assert tune(replace(narrow, up=5_100), quarters, DIVIDED, 10_000) == Tuned(0, 20, 1)
-    assert tune(replace(narrow, up=1e6), quarters, DIVIDED, 10_000) == Tuned(4, 20, 0)
+    assert tune(replace(narrow, up=5_100), quarters, DIVIDED, 10_000) == TunedTask(0, 20, 1)
+    assert tune(replace(narrow, up=1e6), quarters, DIVIDED, 10_000) == TunedTask(4, 20, 0)
 
 
 @given(
@@ -76,7 +76,12 @@ def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> No
 def test_the_choice_is_within_bounds_and_hides_what_it_can(
     step: float, round_trip: float, up: float, down: float, rung: int, least: int
 ) -> None:
-    found = tune(Measured(step, round_trip, up, down), Tuned(rung, 20), Choices(RUNGS, (1,), least, 10 * least), 10_000)
+    found = tune(
+        MeasuredNode(step, round_trip, up, down),
+        TunedTask(rung, 20),
+        TuningChoices(RUNGS, (1,), least, 10 * least),
+        10_000,
+    )
     assert 0 <= found.rung < len(RUNGS)
     assert least <= found.steps <= 10 * least
     seconds = round_trip + RUNGS[found.rung] / up

@@ -21,8 +21,8 @@ from barnraise.core.errors import CorruptionError
 from barnraise.core.types import Transcript
 from barnraise.ledger import Ledger, Noted, RunDirectory, chain, notes, seal, write_ahead
 from barnraise.ledger.decisions import Change, Decision, NodeChanged, VersionClosed, VersionMade
-from barnraise.verification import Certificate, Check, Finding, LedgerRow, Part, Subject, verify
-from barnraise.verification.certificate import Marks
+from barnraise.verification import Certificate, CertificatePart, Check, CheckFinding, LedgerRow, Subject, verify
+from barnraise.verification.certificate import CheckedMarks
 from barnraise.verification.files import FilesCheck
 from barnraise.verification.payloads import PayloadsCheck
 from barnraise.verification.rows import LedgerCheck
@@ -408,8 +408,8 @@ def test_the_last_line_and_the_exit_code_say_how_far_it_was_checked(
 
 def test_the_page_is_text_whatever_the_run_directory_says() -> None:
     evil = "<script>alert(1)</script> | [x](y) \x1b[31m"
-    part = Part("ledger", "All is well.", {"rows": 1}, [Finding(evil, evil, evil, evil, evil)], [])
-    marks = Marks(1, "ab", "")
+    part = CertificatePart("ledger", "All is well.", {"rows": 1}, [CheckFinding(evil, evil, evil, evil, evil)], [])
+    marks = CheckedMarks(1, "ab", "")
     certificate = Certificate("run", "finished", "not sound", False, {}, marks, [part], 1.0, "2026-01-31T00:00:00Z")
     page = certificate.page()
     assert "<script" not in page

@@ -70,7 +70,7 @@ def state() -> State:
 def moment(rows: list[NodeRow] | None = None, **changes: object) -> panel.Moment:
     made = panel.Moment(
         heading=panel.Heading(run="barn", mode="asynchronous", seconds=75.0, standing=""),
-        progress=panel.Progress(tokens=600_000, budget=1_000_000, rate=8000.0),
+        progress=panel.PanelProgress(tokens=600_000, budget=1_000_000, rate=8000.0),
         figures=panel.Figures(
             version=9, buffer_size=2, live=3, accepted=12, refused=1, discarded=0, bytes_up=4_500_000,
             bytes_down=88_000_000,
@@ -152,7 +152,7 @@ def test_picture_of_a_run_that_has_not_begun() -> None:
     usual, waits = moment(), "waiting for workers"
     empty = moment(
         heading=dataclasses.replace(usual.heading, standing=waits),
-        progress=panel.Progress(tokens=0, budget=1_000_000, rate=0.0),
+        progress=panel.PanelProgress(tokens=0, budget=1_000_000, rate=0.0),
         figures=dataclasses.replace(usual.figures, accepted=0, version=0),
         losses=[],
     )
@@ -162,7 +162,7 @@ def test_picture_of_a_run_that_has_not_begun() -> None:
 
 
 def test_picture_beyond_the_budget() -> None:
-    assert "100.0%" in "\n".join(drawn(moment(progress=panel.Progress(1_200_000, 1_000_000, 0.0))))
+    assert "100.0%" in "\n".join(drawn(moment(progress=panel.PanelProgress(1_200_000, 1_000_000, 0.0))))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.reducer import RowFeed
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, Totals, notes
+from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, RunTotals, notes
 from barnraise.ledger.outcomes import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
@@ -42,7 +42,7 @@ class Account:
     """A run so far. `finished` says why it ended, empty while it has not; `end` is the run's clock at its last row."""
 
     run: RunDirectory
-    totals: Totals
+    totals: RunTotals
     nodes: list[NodeTotals]
     losses: list[LossPoint]
     refusals: dict[str, int]
@@ -109,7 +109,7 @@ class Account:
         }
 
 
-class Reader:
+class AccountReader:
     """Reads the account of a run again and again; each time it costs what the ledger's new rows cost.
 
     It has one connection to the ledger: for one thread at a time. A reader that raised may not be used again.
@@ -126,7 +126,7 @@ class Reader:
         """Close the connection."""
         self._view.close()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> AccountReader:
         return self
 
     def __exit__(
@@ -165,7 +165,7 @@ class Reader:
 
 def read(run: RunDirectory) -> Account:
     """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
-    with Reader(run) as reader:
+    with AccountReader(run) as reader:
         return reader.read()
 
 

@@ -30,7 +30,7 @@ class Foreseen(Reducer):
             self.hindsight.add(decision)
 
 
-class Newest(Reducer):
+class NewestNotes(Reducer):
     """The newest notes of some kinds; `run_file` is what counts of the run file."""
 
     kinds: ClassVar[Kinds] = (notes.Traffic, notes.Employed, notes.BufferSize, notes.RunFile, notes.Finished)
@@ -62,7 +62,7 @@ class Folded(msgspec.Struct):
     tallies: Tallies = msgspec.field(default_factory=Tallies)
     losses: LossCurve = msgspec.field(default_factory=LossCurve)
     chronicle: Chronicle = msgspec.field(default_factory=Chronicle)
-    newest: Newest = msgspec.field(default_factory=Newest)
+    newest: NewestNotes = msgspec.field(default_factory=NewestNotes)
     version: NewestVersion = msgspec.field(default_factory=NewestVersion)
     foreseen: Foreseen = msgspec.field(default_factory=Foreseen)
     matchings: Matchings = msgspec.field(default_factory=Matchings)

@@ -17,7 +17,7 @@ from barnraise.ledger import (
     NodeTotals,
     Noted,
     Outcomes,
-    Totals,
+    RunTotals,
     VersionClosed,
     VersionMade,
     notes,
@@ -201,11 +201,11 @@ class Tallies(Reducer):
             found[one.node] = count + 1, tokens + one.tokens, signed + one.signed
         return found
 
-    def totals(self, epochs: int, seconds: float) -> Totals:
+    def totals(self, epochs: int, seconds: float) -> RunTotals:
         """The run so far, with what `Timeline` knows."""
         left, tallies = self._left(), self.work.values()
         late = sum(count for count, _, _ in left.values())
-        return Totals(
+        return RunTotals(
             version=self.version,
             accepted=sum(tally.accepted for tally in tallies) - late,
             refused=sum(tally.refused for tally in tallies),

@@ -52,7 +52,7 @@ def least_f(living: int, liars: int, nodes: int, target: float) -> int:
     return next(f for f in range(nodes + 1) if exceeding(living, liars, nodes, f) <= target)
 
 
-class Buffer(NamedTuple):
+class BufferOdds(NamedTuple):
     """`nodes` contributions, a rule for `f` liars among them, and how likely they are more."""
 
     nodes: int
@@ -60,7 +60,7 @@ class Buffer(NamedTuple):
     odds: float
 
 
-def least_buffer(living: int, liars: int, withstood: Callable[[int], int | None], target: float) -> Buffer | None:
+def least_buffer(living: int, liars: int, withstood: Callable[[int], int | None], target: float) -> BufferOdds | None:
     """The least buffer that holds more liars than its rule withstands with a probability of `target` at most; where
     there is none, the one with the least probability, of equal ones the smallest. None where the rule is for no number
     of liars with any.
@@ -68,16 +68,16 @@ def least_buffer(living: int, liars: int, withstood: Callable[[int], int | None]
     `withstood(n)` is the rule's f for n nodes.
 
     >>> least_buffer(100, 20, lambda n: int(0.3 * n), 1e-6)
-    Buffer(nodes=67, f=20, odds=0.0)
+    BufferOdds(nodes=67, f=20, odds=0.0)
     """
-    best: Buffer | None = None
+    best: BufferOdds | None = None
     for nodes in range(1, living + 1):
         f = withstood(nodes)
         if f is None:
             continue
         odds = exceeding(living, liars, nodes, f)
         if best is None or odds < best.odds:
-            best = Buffer(nodes, f, odds)
+            best = BufferOdds(nodes, f, odds)
         if odds <= target:
-            return Buffer(nodes, f, odds)
+            return BufferOdds(nodes, f, odds)
     return best

@@ -16,9 +16,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from barnraise.assembly.signals import handed_back
 from barnraise.config.load import Source, document
 from barnraise.core.errors import InputError
+from barnraise.core.signals import handed_back
 
 if TYPE_CHECKING:
     from barnraise.assembly.ending import Summary

@@ -10,7 +10,7 @@ from pathlib import Path
 from barnraise.account.account import manifest
 from barnraise.core.errors import CorruptionError, InputError
 from barnraise.core.files import private
-from barnraise.ledger import Checkpoint, Checkpoints, LedgerView, RunDirectory
+from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckpoint
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _newest(run: RunDirectory, exported: int, warn: Callable[[str], None]) -> in
         return exported
 
 
-def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], None]) -> Checkpoint:
+def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], None]) -> StoredCheckpoint:
     checkpoints = Checkpoints(run.checkpoints)
     if version is not None:
         known = checkpoints.readable()

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from barnraise.assembly.supervisor import Start, kept
+from barnraise.faults.supervisor import Start, kept
 
 
 class Helper:

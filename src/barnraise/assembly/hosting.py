@@ -18,22 +18,22 @@ from barnraise.assembly import parts
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
-from barnraise.assembly.host_resources import HostResources
 from barnraise.assembly.invites import BookReader, allowed, open_book
 from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
-from barnraise.controller.machine import Controller
+from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.enrolment import Enrolment
 from barnraise.controller.shell.originals import Originals
 from barnraise.controller.shell.server import Server
 from barnraise.controller.shell.standbys import Replication
 from barnraise.controller.state.actions import Action, Journal
-from barnraise.controller.tensors.recovery import RESUME_GRACE, replay, restore
+from barnraise.controller.tensors.recovery import replay, restore
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
+from barnraise.faults.host_resources import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.models import memory
 from barnraise.plan.purpose import Purpose

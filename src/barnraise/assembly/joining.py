@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from barnraise.assembly.signals import on_signals
 from barnraise.core.errors import InputError, InviteError, RunFailedError, TakenError
+from barnraise.core.signals import on_signals
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say

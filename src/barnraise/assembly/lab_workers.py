@@ -16,15 +16,15 @@ import msgspec
 from barnraise.account.links import FILE, LinkUse
 from barnraise.assembly.forkserver import InvitedWorker
 from barnraise.assembly.helper import Helper
-from barnraise.assembly.lab_faults import LabFaults, effect_of
 from barnraise.assembly.local_workers import LocalWorkers, log_tail
-from barnraise.assembly.supervisor import kept
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
-from barnraise.emulation.tun_hub import Disturbance, Order, Port, Report
+from barnraise.emulation.tun_hub import Disturbance, HubOrder, HubReport, Port
+from barnraise.faults.lab_links import LabFaults, effect_of
+from barnraise.faults.supervisor import kept
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import controller_link, live_link
 from barnraise.plan.resolve import Plan
@@ -59,7 +59,7 @@ class LabWorkers(LocalWorkers):
         self.namespaces = dict(zip(names, (f"lab-{run_file.run.name}-{name}" for name in names), strict=True))
         self.links: dict[str, Link | None] = {HOST: controller_link(run_file)}
         self.links |= {worker.name: live_link(run_file, at, worker) for at, worker in enumerate(everybody)}
-        self.order = Order(
+        self.order = HubOrder(
             [Port(self.namespaces[name], namespaces.address(at), self.links[name]) for at, name in enumerate(names)],
             run_file.run.seed,
         )
@@ -71,8 +71,8 @@ class LabWorkers(LocalWorkers):
         if backend == "ns3" and any(link and (link.up.jitter or link.down.jitter) for link in self.links.values()):
             note("warning: ns-3 has no jitter; the links are without it")
         self.invite = ""
-        self.reports: deque[Report] = deque()
-        self.first = Report()
+        self.reports: deque[HubReport] = deque()
+        self.first = HubReport()
         self.hub: Helper | None = None
         self.stopping = self.broken = False
 
@@ -105,10 +105,10 @@ class LabWorkers(LocalWorkers):
         if not self.stopping:
             self.hub.order(msgspec.json.encode(disturbance))
 
-    async def _report(self) -> Report | None:
+    async def _report(self) -> HubReport | None:
         assert self.hub is not None
         line = await self.hub.report()
-        return msgspec.json.decode(line, type=Report) if line else None
+        return msgspec.json.decode(line, type=HubReport) if line else None
 
     def start(self, server: Server, uri: str) -> None:
         super().start(server, uri)
@@ -133,7 +133,7 @@ class LabWorkers(LocalWorkers):
             self.note(f"the link emulator ended: {log_tail(self.run.logs / 'links.log')}")
             self.server.post(InterruptRequested("the link emulator ended", failed=True))
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: HubReport) -> None:
         if report.ports:
             self.reports.append(report)
             while len(self.reports) > 2 and self.reports[1].seconds < report.seconds - RATE_SECONDS:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from barnraise.assembly.host_faults import HostFaults
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.session import work
-from barnraise.assembly.signals import interruptible
 from barnraise.assembly.voice import Say, Voice
 from barnraise.controller.state.actions import Finish
 from barnraise.core.program import program
+from barnraise.core.signals import interruptible
+from barnraise.faults.host import HostFaults
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 

@@ -19,13 +19,13 @@ import msgspec
 from barnraise.account.links import LinkUse
 from barnraise.assembly.forkserver import End, LocalWorker, Order
 from barnraise.assembly.helper import Helper
-from barnraise.assembly.local_faults import LocalFaults
 from barnraise.config.faults import Join, Planned
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import Admitted, Lost
 from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError
 from barnraise.core.text import printable
+from barnraise.faults.processes import LocalFaults
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link

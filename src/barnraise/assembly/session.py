@@ -9,13 +9,13 @@ from typing import Any
 from barnraise.assembly import requests
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import View
 from barnraise.config.schema import TrainingSection
 from barnraise.controller.state.actions import Finish
 from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import DIVERGED, RunFailedError
 from barnraise.core.program import program
+from barnraise.core.signals import on_signals
 from barnraise.core.text import printable
 from barnraise.ledger import RunDirectory
 

@@ -21,9 +21,9 @@ from barnraise.controller.machine import Controller
 from barnraise.core.errors import RunFailedError
 from barnraise.core.units import count_text, duration_text
 from barnraise.emulation.churn import DEFAULT, MakeChurn, churn_of
-from barnraise.emulation.faults import FaultySimulator
 from barnraise.emulation.fleet import USUAL_MEMORY, Machine, lognormal_fleet
 from barnraise.emulation.simulator import Simulator
+from barnraise.faults.simulation import FaultySimulator
 from barnraise.models import memory
 from barnraise.plan.attacks import attacks_of
 from barnraise.plan.estimate import estimate

@@ -34,7 +34,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class SimulatedTraffic:
     """Bytes on the nodes' links; `joining_bytes` went down before the first node had its model, work and rows."""
 
     bytes_up: int
@@ -65,7 +65,7 @@ class Duration:
 
 
 @dataclass(frozen=True)
-class Dispatched:
+class SimulatedMatching:
     """How work found its nodes.
 
     How many nodes were given a training task, and how many have one in the model; by which share, in the median, what a
@@ -101,10 +101,10 @@ class Report:
     tokens: int
     utilisation: float
     verdicts: Verdicts
-    traffic: Traffic
+    traffic: SimulatedTraffic
     losses: Losses
     duration: Duration
-    dispatch: Dispatched
+    dispatch: SimulatedMatching
     sat: SatScores | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def report(
             signed=sum(node.tally.accepted for node in state.nodes.values() if node.badge.signer),
             convicted=tuple(node.id for node in state.nodes.values() if node.tally.standing.convicted),
         ),
-        traffic=Traffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
+        traffic=SimulatedTraffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
         losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),
         duration=Duration(
             virtual_seconds=simulator.now,
@@ -169,7 +169,7 @@ def report(
             seconds=seconds,
             events=simulator.events,
         ),
-        dispatch=Dispatched(
+        dispatch=SimulatedMatching(
             served=sum(node.tally.turns > 0 for node in state.nodes.values()),
             contributors=sum(node.tally.accepted > 0 for node in state.nodes.values()),
             prediction_error=seen.error,

@@ -22,7 +22,6 @@ from barnraise.assembly.ports import Ports
 from barnraise.assembly.requests import take_over_wanted
 from barnraise.assembly.resuming import resume_run
 from barnraise.assembly.serving import resume_serving
-from barnraise.assembly.signals import on_signals
 from barnraise.assembly.voice import Voice
 from barnraise.config.document import parse
 from barnraise.config.load import build, dump
@@ -37,6 +36,7 @@ from barnraise.core.errors import (
 )
 from barnraise.core.files import write_file
 from barnraise.core.program import program
+from barnraise.core.signals import on_signals
 from barnraise.core.units import bytes_text
 from barnraise.ledger import LedgerView, RunDirectory
 from barnraise.ledger.copying import LedgerCopy
@@ -55,7 +55,7 @@ _FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 @dataclass(frozen=True)
-class Place:
+class StandbyPlace:
     """Where a standby keeps its copy, and where workers are to find it: ports of 0 are any free ones."""
 
     folder: Path = Path("standby")
@@ -65,7 +65,7 @@ class Place:
     name: str = ""
 
 
-async def stand_by(invite: str, voice: Voice, place: Place) -> Summary | None:
+async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | None:
     """Follow the run that `invite` is for, and take over when its controller is gone: what came of the run then. None
     when it ended without this standby, or a signal ended the standby.
 

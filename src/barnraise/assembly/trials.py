@@ -21,8 +21,8 @@ import msgspec
 
 from barnraise.account.charts import heat_map
 from barnraise.account.trials import Aim, Found, Verdict, judged, markdown
-from barnraise.assembly.signals import NUMBERS, interruptible
 from barnraise.core.errors import RunFailedError, StorageError
+from barnraise.core.signals import NUMBERS, interruptible
 from barnraise.ledger.disk import storage_errors
 from barnraise.plan.matrix import Cell, Matrix
 
@@ -34,7 +34,7 @@ TASK_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Progress:
+class MatrixProgress:
     """How far a matrix is: the run that ended last, how many have, and how many there are."""
 
     cell: Cell
@@ -43,7 +43,7 @@ class Progress:
     runs: int
 
 
-def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[Progress], None]) -> list[Verdict]:
+def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[MatrixProgress], None]) -> list[Verdict]:
     """Play all runs that `folder` has no result of, so many at a time, and write there what came of them.
 
     Raises StorageError, and what a run raises that cannot be set up; KeyboardInterrupt on SIGINT and SIGTERM, once
@@ -61,7 +61,7 @@ def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[Pro
                 for future in as_completed(runs):
                     cell, found, done = runs[future], future.result(), done + 1
                     results.add(cell, found)
-                    say(Progress(cell, found, done, len(wanted)))
+                    say(MatrixProgress(cell, found, done, len(wanted)))
         except BaseException:
             for player in active_children():
                 if player not in others:

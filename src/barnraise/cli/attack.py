@@ -13,7 +13,7 @@ from barnraise.config.document import read
 from barnraise.core.units import count_text, duration_text
 
 if TYPE_CHECKING:
-    from barnraise.assembly.trials import Progress
+    from barnraise.assembly.trials import MatrixProgress
 
 
 def attack(
@@ -54,7 +54,7 @@ def attack(
         console.say(markdown(verdicts))
 
 
-def _say(progress: Progress) -> None:
+def _say(progress: MatrixProgress) -> None:
     cell, found = progress.cell, progress.found
     loss = "no model" if found.loss is None else f"{found.loss:.3f}"
     what = f"{cell.rule}, {cell.attack}, seed {cell.seed}, {cell.setting}"

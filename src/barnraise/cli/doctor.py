@@ -29,7 +29,7 @@ MIN_FILES = 1024
 
 
 @dataclass(frozen=True)
-class Check:
+class SystemCheck:
     """One thing looked at. What is not `required` only some uses need; `remedy` is for when it is missing."""
 
     name: str
@@ -53,11 +53,11 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one line of 
     raise typer.Exit(0 if healthy else 1)
 
 
-def examine() -> Iterator[Check]:
+def examine() -> Iterator[SystemCheck]:
     """Look at this machine; takes seconds, since it really imports torch and transformers."""
     version = platform.python_version()
     needed = ".".join(map(str, MIN_PYTHON))
-    yield Check("python", sys.version_info >= MIN_PYTHON, version, f"install Python {needed} or newer")
+    yield SystemCheck("python", sys.version_info >= MIN_PYTHON, version, f"install Python {needed} or newer")
     yield _package("torch", "pip install torch", _torch_build)
     yield _package("transformers", "pip install transformers", lambda module: "")
     yield _package("zmq", "pip install pyzmq", _curve, distribution="pyzmq")
@@ -68,14 +68,14 @@ def examine() -> Iterator[Check]:
     yield _ns3()
 
 
-def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> Check:
+def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> SystemCheck:
     """Whether a package imports: that it is installed says little."""
     try:
         module = importlib.import_module(name)
         found = f"{metadata.version(distribution or name)} {detail(module)}".strip()
     except Exception as error:  # a broken installation raises anything
-        return Check(name, False, f"{type(error).__name__}: {str(error)[:200]}", remedy)
-    return Check(name, True, found, remedy)
+        return SystemCheck(name, False, f"{type(error).__name__}: {str(error)[:200]}", remedy)
+    return SystemCheck(name, True, found, remedy)
 
 
 def _torch_build(torch: Any) -> str:
@@ -89,7 +89,7 @@ def _curve(zmq: Any) -> str:
     return f"(libzmq {zmq.zmq_version()} with CURVE)"
 
 
-def _gpu() -> Check:
+def _gpu() -> SystemCheck:
     remedy = "only for `device: cuda`: install the driver and a CUDA build of torch (pytorch.org/get-started)"
     try:
         import torch
@@ -98,31 +98,33 @@ def _gpu() -> Check:
         if not names and torch.backends.mps.is_available():
             names = ["Apple GPU (mps)"]
     except Exception as error:  # a broken installation raises anything
-        return Check("gpu", False, str(error)[:200], remedy, required=False)
-    return Check("gpu", bool(names), ", ".join(names) or "none", remedy, required=False)
+        return SystemCheck("gpu", False, str(error)[:200], remedy, required=False)
+    return SystemCheck("gpu", bool(names), ", ".join(names) or "none", remedy, required=False)
 
 
-def _machine() -> Iterator[Check]:
+def _machine() -> Iterator[SystemCheck]:
     import psutil
 
     from barnraise.models.memory import available_bytes
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Check("cores", cores >= 2, count_text(cores, "core"), "one worker per core is a good start", required=False)
+    yield SystemCheck(
+        "cores", cores >= 2, count_text(cores, "core"), "one worker per core is a good start", required=False
+    )
     total, free = psutil.virtual_memory().total, available_bytes()
     found = f"{bytes_text(free)} available of {bytes_text(total)}"
-    yield Check("memory", free >= MIN_MEMORY, found, f"free some: a small run takes {bytes_text(MIN_MEMORY)}")
+    yield SystemCheck("memory", free >= MIN_MEMORY, found, f"free some: a small run takes {bytes_text(MIN_MEMORY)}")
     disk = shutil.disk_usage(Path.cwd()).free
     remedy = f"free some, or set run.dir elsewhere: a small run takes up to {bytes_text(MIN_DISK)}"
-    yield Check("disk", disk >= MIN_DISK, f"{bytes_text(disk)} free in {Path.cwd()}", remedy)
+    yield SystemCheck("disk", disk >= MIN_DISK, f"{bytes_text(disk)} free in {Path.cwd()}", remedy)
     files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = files == resource.RLIM_INFINITY
     limit = hard if hard not in (resource.RLIM_INFINITY, files) else 65536
     found = "unlimited" if unlimited else f"{files} a process"
-    yield Check("open files", unlimited or files >= MIN_FILES, found, f"raise it: ulimit -n {limit}")
+    yield SystemCheck("open files", unlimited or files >= MIN_FILES, found, f"raise it: ulimit -n {limit}")
 
 
-def _loopback() -> Check:
+def _loopback() -> SystemCheck:
     remedy = "bring the loopback interface up (ip link set lo up), or leave the sandbox that forbids sockets"
     try:
         with socket.socket() as listener, socket.socket() as dialler:
@@ -131,27 +133,27 @@ def _loopback() -> Check:
             dialler.settimeout(5)
             dialler.connect(listener.getsockname())
     except OSError as error:
-        return Check("loopback", False, error.strerror or str(error), remedy)
-    return Check("loopback", True, "a program can dial another here", remedy)
+        return SystemCheck("loopback", False, error.strerror or str(error), remedy)
+    return SystemCheck("loopback", True, "a program can dial another here", remedy)
 
 
-def _namespaces() -> Check:
+def _namespaces() -> SystemCheck:
     """Only a lab, and tests of two machines in one, need them."""
     from barnraise.emulation import namespaces
 
     lack, _, remedy = namespaces.missing().partition(": ")
     if lack:
-        return Check("network lab", False, lack, f"only for `barnraise lab`: {remedy}", required=False)
-    return Check("network lab", True, f"root, ip and {namespaces.TUN}", required=False)
+        return SystemCheck("network lab", False, lack, f"only for `barnraise lab`: {remedy}", required=False)
+    return SystemCheck("network lab", True, f"root, ip and {namespaces.TUN}", required=False)
 
 
-def _ns3() -> Check:
+def _ns3() -> SystemCheck:
     there = importlib.util.find_spec("ns") is not None
     found = metadata.version("ns3") if there else "not installed"
-    return Check("ns-3", there, found, "only for `barnraise lab --ns3`: pip install ns3", required=False)
+    return SystemCheck("ns-3", there, found, "only for `barnraise lab --ns3`: pip install ns3", required=False)
 
 
-def _line(finding: Check) -> str:
+def _line(finding: SystemCheck) -> str:
     state = "ok" if finding.ok else ("MISSING" if finding.required else "none")
     remedy = f"\n{'':29}{finding.remedy}" if finding.remedy and not finding.ok else ""
     return f"{state:<8} {finding.name:<19} {finding.found}{remedy}"

@@ -10,9 +10,9 @@ import typer
 
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.joining import join as work
-from barnraise.assembly.signals import COME_AGAIN, end_within
 from barnraise.cli import console
 from barnraise.cli.invites import given
+from barnraise.core.signals import COME_AGAIN, end_within
 from barnraise.worker.lending import MAX_DISK
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
 from barnraise.core.errors import BarnraiseError
+from barnraise.core.signals import INTERRUPTED
 
 COMMANDS = {
     "train": ("barnraise.cli.train", "Train with a controller and local workers on this machine."),

@@ -38,7 +38,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PanelProgress:
     """Tokens of the budget; `rate` is tokens a second over the last seconds."""
 
     tokens: int
@@ -71,7 +71,7 @@ class Moment:
     """What there is to see. `losses` are (version, loss)."""
 
     heading: Heading
-    progress: Progress
+    progress: PanelProgress
     figures: Figures
     losses: Sequence[tuple[int, float]]
     rows: Sequence[NodeRow]
@@ -132,7 +132,7 @@ def _heading(heading: Heading) -> Text:
     return text
 
 
-def _progress(progress: Progress, width: int) -> Text:
+def _progress(progress: PanelProgress, width: int) -> Text:
     left = progress.budget - progress.tokens
     facts = [f"{progress.share:.1%}", f"{_short(progress.tokens)} of {_short(progress.budget)} tokens"]
     facts.append(f"{progress.rate:,.0f}/s")

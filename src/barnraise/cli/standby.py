@@ -63,11 +63,11 @@ def standby(
             "which run? Give the invite that `barnraise invite RUN_DIR --standby` printed there, or --take-over COPY"
         )
     line = given(invite)
-    from barnraise.assembly.standby import Place, stand_by
+    from barnraise.assembly.standby import StandbyPlace, stand_by
     from barnraise.cli.summary import tell
     from barnraise.cli.view import VOICE
 
-    summary = asyncio.run(stand_by(line, VOICE, Place(dir, host, port, http_port, name)))
+    summary = asyncio.run(stand_by(line, VOICE, StandbyPlace(dir, host, port, http_port, name)))
     if summary is None:
         console.note("nothing was taken over")
     else:

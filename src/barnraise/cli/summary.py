@@ -13,11 +13,11 @@ from barnraise.account.facts import facts
 from barnraise.account.links import recorded
 from barnraise.account.run_status import marks_of
 from barnraise.assembly.ending import Summary
-from barnraise.assembly.signals import INTERRUPTED
 from barnraise.cli import console
 from barnraise.cli.tables import node_table, total_table
 from barnraise.core.errors import RunFailedError
 from barnraise.core.program import program
+from barnraise.core.signals import INTERRUPTED
 from barnraise.core.text import printable
 
 if TYPE_CHECKING:

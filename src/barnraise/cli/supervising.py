@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from barnraise.assembly.supervisor import keep, wanted
+from barnraise.faults.supervisor import keep, wanted
 
 if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan

@@ -17,7 +17,7 @@ from barnraise.account.nodes import HELD_OFF, SUSPECT, living
 from barnraise.account.reducer import RowFeed
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
-from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, Progress, draw, line
+from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, PanelProgress, draw, line
 from barnraise.cli.tables import use_line
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
@@ -75,7 +75,7 @@ class Observer:
                 standing=_standing(host),
                 standby=_behind(server.standbys),
             ),
-            progress=Progress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
+            progress=PanelProgress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
             figures=Figures(
                 version=state.newest.version,
                 buffer_size=state.buffer.size,

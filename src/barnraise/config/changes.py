@@ -59,7 +59,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
 be made again with."""
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """A key that has another value than it had."""
 
     section: str
@@ -80,7 +80,7 @@ def kept(run_file: RunFile) -> dict[str, Any]:
     return run_file.model_dump(mode="json", exclude=set(FREE_SECTIONS))
 
 
-def changes(before: Mapping[str, Any], run_file: RunFile) -> list[Change]:
+def changes(before: Mapping[str, Any], run_file: RunFile) -> list[KeyChange]:
     """Where `run_file` differs from what was kept of it.
 
     A key that was not kept is one that barnraise did not have then: it had its default. Raises RunFileError, naming
@@ -92,11 +92,11 @@ def changes(before: Mapping[str, Any], run_file: RunFile) -> list[Change]:
         for key, after in keys.items():
             old = before.get(section, {}).get(key, fields[key].get_default(call_default_factory=True))
             if old != after:
-                found.append(Change(section, key, old, after))
+                found.append(KeyChange(section, key, old, after))
     refused = [str(change) for change in found if not change.allowed]
     if refused:
         raise RunFileError(
             f"the run file has changed since the run began: {'; '.join(refused)}. These cannot change in a run: put "
-            "them back, or start a new run with the file (docs/configuration.md lists what may change)"
+            "them back, or start a new run with the file (docs/reference/run-file.md lists what may change)"
         )
     return found

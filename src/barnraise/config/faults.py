@@ -2,7 +2,7 @@
 
 This is the one list of them. A section of the run file becomes a `Planned`; what a kind needs and takes are the fields
 of its struct, which are called as the section's keys are. Who plays them is above: the simulator
-(`emulation.trouble`), and the local workers of `train` and `lab` (`assembly.local_faults`).
+(`faults.simulation`), and the local workers of `train` and `lab` (`faults.processes`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The run file: every key, its type, range, default and meaning.
 
-One pydantic model a section. `docs/configuration.md` and the JSON Schema are generated from these models, so a
+One pydantic model a section. `docs/reference/run-file.md` and the JSON Schema are generated from these models, so a
 key's description stands here and nowhere else. Names of policies do not: a key says of which family its name is, and
 the catalogs above say what there is. What depends on them, or on several keys, is judged by `barnraise.plan`; other
 spellings of a key are in `barnraise.config.aliases`.

@@ -57,7 +57,7 @@ from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.types import Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.matching.metrics import Tally
+from barnraise.matching.metrics import MatchingTally
 from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
 
 PARTS: tuple[type[Part], ...] = (
@@ -89,6 +89,9 @@ PARTS: tuple[type[Part], ...] = (
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
+RESUME_GRACE = 10.0
+"""Seconds that workers have to find a controller that came back."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -102,7 +105,7 @@ class Snapshot:
     inspecting: tuple[Contribution, ...]
     resting: tuple[str, ...]
     suspected: tuple[str, ...]
-    utilisation: Tally
+    utilisation: MatchingTally
 
 
 class Controller:

@@ -13,12 +13,15 @@ import math
 import sys
 from array import array
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from barnraise.core.threads import SPAN, spans
 from barnraise.core.types import SKETCH_SIZE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
 
 _ELEMENTS = 4
 """Of a vector, that 64 random bits are for: 16 each, ten of which name the sum, and one the sign."""
@@ -26,19 +29,20 @@ _ELEMENTS = 4
 FARTHEST = 1e9
 """Distances are not told apart beyond this, so that they stay numbers whatever was sent."""
 
-Array = np.ndarray[Any, np.dtype[np.float32]]
-
 
 def sketch(read: Callable[[int, Array], None], size: int, seed: int) -> bytes:
     """The sketch of a vector of `size` elements; `read(start, out)` fills `out`, float32, with those from `start` on.
 
     Takes memory for SPAN elements. The same on all machines, but for the rounding of sums.
 
+    >>> import numpy as np
     >>> vector = np.arange(5, dtype=np.float32)
     >>> found = sketch(lambda start, out: np.copyto(out, vector[start : start + len(out)]), 5, seed=7)
     >>> len(found), float(np.abs(np.frombuffer(found, "<f4")).sum())
     (4096, 10.0)
     """
+    import numpy as np
+
     bits, sums = np.random.Philox(key=seed), np.zeros(SKETCH_SIZE)
     for span in spans(size, SPAN):
         values = np.empty(span.stop - span.start, np.float32)

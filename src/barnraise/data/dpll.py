@@ -39,7 +39,7 @@ HOLDS, EMPTY = "T", "F"
 
 
 @dataclass(frozen=True)
-class Result:
+class DpllResult:
     """`model` gives every variable a literal (None when unsatisfiable); `trace` is how we know."""
 
     satisfiable: bool
@@ -55,7 +55,7 @@ def solve(
     heuristic: str = "two_sided",
     slots: int = 0,
     max_decisions: int | None = None,
-) -> Result:
+) -> DpllResult:
     """Solve `formula`, tracing in `style` and deciding by `heuristic` (see HEURISTICS).
 
     `max_decisions` bounds the work: OptionError when it does not suffice.
@@ -80,7 +80,7 @@ class Solver:
         self.slots, self.max_decisions = slots, max_decisions
         self.names = _Names({None: HOLDS})
 
-    def solve(self, formula: Formula) -> Result:
+    def solve(self, formula: Formula) -> DpllResult:
         return _Search(self, formula).run()
 
 
@@ -101,7 +101,7 @@ class _Search:
         self.open: list[tuple[int, int, State]] = []  # decisions to come back to: literal, how many held, state before
         self.num_decisions = 0
 
-    def run(self) -> Result:
+    def run(self) -> DpllResult:
         state: State = [tuple(sorted(set(clause), key=_by_variable)) for clause in self.formula.clauses]
         while True:
             if () in state:
@@ -141,8 +141,8 @@ class _Search:
             raise OptionError(f"the formula needs more than {limit} decisions; raise max_decisions")
         return self.solver.choose(state)
 
-    def _result(self, verdict: str, model: list[int] | None) -> Result:
-        return Result(model is not None, model, [*self.trace, verdict], self.num_decisions)
+    def _result(self, verdict: str, model: list[int] | None) -> DpllResult:
+        return DpllResult(model is not None, model, [*self.trace, verdict], self.num_decisions)
 
     def _model(self) -> list[int]:
         """Variables that were never assigned are free; we make them true."""

@@ -22,7 +22,7 @@ _UNPACK = "unpack it and name the text in it"
 _EXTRACT = "extract the text to .txt files and name those"
 
 
-class Found(NamedTuple):
+class RecognisedFile(NamedTuple):
     """What was recognised, and what to do with such a file."""
 
     what: str
@@ -97,7 +97,7 @@ _FEWEST_ROWS, _MOST_ROWS = 3, 200
 _MOSTLY = 0.9
 
 
-def recognise(path: Path) -> Found | None:
+def recognise(path: Path) -> RecognisedFile | None:
     """What a file is that is no text; None for text, and for an empty file. OSError when it cannot be read."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
@@ -119,15 +119,15 @@ def require_text(paths: Sequence[Path]) -> None:
         raise DataError(f"{path} is {what}{more}")
 
 
-def _by_ending(path: Path) -> Found | None:
+def _by_ending(path: Path) -> RecognisedFile | None:
     known = _ENDINGS.get(path.suffix.lower())
-    return Found(*known) if known else None
+    return RecognisedFile(*known) if known else None
 
 
-def _by_beginning(head: bytes) -> Found | None:
+def _by_beginning(head: bytes) -> RecognisedFile | None:
     for start, magic, what, remedy in _MAGIC:
         if head.startswith(magic, start) and (magic in _PRINTABLE or not _is_text(head)):
-            return Found(what, remedy)
+            return RecognisedFile(what, remedy)
     return None
 
 
@@ -139,7 +139,7 @@ def _is_text(head: bytes) -> bool:
     return b"\x00" not in head
 
 
-def _json(text: str, whole: bool) -> Found | None:
+def _json(text: str, whole: bool) -> RecognisedFile | None:
     """One JSON document, or a record a line."""
     text = text.strip() if whole else text.lstrip()
     if text[:1] not in ("{", "["):
@@ -149,9 +149,11 @@ def _json(text: str, whole: bool) -> Found | None:
     records = sum(_is_record(_parsed(line)) for line in full)
     if full and records >= _MOSTLY * len(full):
         what = "JSON Lines" if len(full) > 1 else "a JSON record"
-        return Found(what, "extract the text to a .txt file, as `jq -r .text FILE > FILE.txt` does for the key text")
+        return RecognisedFile(
+            what, "extract the text to a .txt file, as `jq -r .text FILE > FILE.txt` does for the key text"
+        )
     if _is_json(text, whole):
-        return Found("a JSON document", _EXTRACT)
+        return RecognisedFile("a JSON document", _EXTRACT)
     return None
 
 
@@ -186,7 +188,7 @@ def _is_json(text: str, whole: bool) -> bool:
     return True
 
 
-def _table(text: str, whole: bool) -> Found | None:
+def _table(text: str, whole: bool) -> RecognisedFile | None:
     """A header of column names, and rows that all have as many fields."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     whole = whole and len(lines) <= _MOST_ROWS
@@ -200,5 +202,5 @@ def _table(text: str, whole: bool) -> Found | None:
         header, others = rows[0], rows[1:] if whole else rows[1:-1]
         named = len(set(header)) == len(header) > 1 and all(_COLUMN.fullmatch(name) for name in header)
         if named and len(others) >= _FEWEST_ROWS - 1 and all(len(row) == len(header) for row in others):
-            return Found(what, _EXTRACT)
+            return RecognisedFile(what, _EXTRACT)
     return None

@@ -73,7 +73,7 @@ def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], genera
     )
 
 
-def show(formula: Formula, tokens: Sequence[str], score: traces.Score, slots: int = 0) -> str:
+def show(formula: Formula, tokens: Sequence[str], score: traces.TraceScore, slots: int = 0) -> str:
     """A formula and a trace on it in full, one step a line, for people."""
     padding = max(0, slots - len(formula.clauses))
     lines = ["formula: " + " and ".join(f"({' or '.join(map(str, clause))})" for clause in formula.clauses)]

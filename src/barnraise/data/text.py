@@ -31,7 +31,7 @@ _BATCH = 8 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TextDocument:
     """Bytes start..stop-1 of a file."""
 
     path: Path
@@ -43,10 +43,10 @@ class Document:
         return self.stop - self.start
 
 
-class Chunk(NamedTuple):
+class TextChunk(NamedTuple):
     """What is tokenized at once: `content` is at `offset` of the document's file; `last` ends the document."""
 
-    document: Document
+    document: TextDocument
     offset: int
     content: bytes
     last: bool
@@ -108,7 +108,7 @@ def build(
     )
 
 
-def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[Document]:
+def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[TextDocument]:
     """The documents that `files` name, each content once, in the order of their paths.
 
     DataError if there are none, or if a file is recognised as something else than text.
@@ -119,7 +119,7 @@ def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path
         named = {path.resolve() for pattern in files for path in _match(str(pattern), Path(root))}
         if leave_out is not None:
             named = {path for path in named if not path.is_relative_to(leave_out.resolve())}
-        documents = [Document(path, 0, path.stat().st_size) for path in sorted(named)]
+        documents = [TextDocument(path, 0, path.stat().st_size) for path in sorted(named)]
         require_text([document.path for document in documents if document.size])
         found = list(_distinct([document for document in documents if document.size]))
     except OSError as error:
@@ -129,14 +129,16 @@ def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path
     return found
 
 
-def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[list[Document], list[Document]]:
+def split(
+    documents: Sequence[TextDocument], held_out: float, seed: int
+) -> tuple[list[TextDocument], list[TextDocument]]:
     """(train, held-out), about the share `held_out` of the bytes in the latter; no byte is in both.
 
     Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents),
     the end of the longest one is taken instead, from a line's beginning on.
     """
     target = held_out * sum(document.size for document in documents)
-    drawn: list[Document] = []
+    drawn: list[TextDocument] = []
     size = 0
     for document in random.Random(seed).sample(documents, len(documents)):
         if size < target and size + document.size <= 1.25 * target and len(drawn) + 1 < len(documents):
@@ -154,7 +156,7 @@ def split(documents: Sequence[Document], held_out: float, seed: int) -> tuple[li
     return kept, sorted(drawn, key=lambda document: document.path)
 
 
-def rows(documents: Iterable[Document], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
+def rows(documents: Iterable[TextDocument], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
     """The documents' tokens, packed: arrays [any, one of `lengths`]. What does not fill a last row is dropped."""
     return cut(_tokens(documents, tokenizer), lengths)
 
@@ -178,7 +180,7 @@ def cut(stream: Iterable[TokenIds], lengths: Sequence[int]) -> Iterator[TokenIds
         rest = rest[place:]
 
 
-def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[TokenIds]:
+def _tokens(documents: Iterable[TextDocument], tokenizer: Tokenizer) -> Iterator[TokenIds]:
     end = np.array([tokenizer.eos_id], dtype=np.uint32)
     for batch in _batches(documents):
         try:
@@ -190,8 +192,8 @@ def _tokens(documents: Iterable[Document], tokenizer: Tokenizer) -> Iterator[Tok
         )
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Chunk]]:
-    batch: list[Chunk] = []
+def _batches(documents: Iterable[TextDocument]) -> Iterator[list[TextChunk]]:
+    batch: list[TextChunk] = []
     size = 0
     for chunk in (chunk for document in documents for chunk in _chunks(document)):
         batch.append(chunk)
@@ -203,7 +205,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Chunk]]:
         yield batch
 
 
-def _chunks(document: Document) -> Iterator[Chunk]:
+def _chunks(document: TextDocument) -> Iterator[TextChunk]:
     """The document in chunks of at most `_CHUNK` bytes; each but the first begins with a line break where it can."""
     try:
         with document.path.open("rb") as file:
@@ -212,10 +214,10 @@ def _chunks(document: Document) -> Iterator[Chunk]:
             while True:
                 content += file.read(min(_CHUNK - len(content), document.stop - offset - len(content)))
                 if len(content) < _CHUNK:
-                    yield Chunk(document, offset, content, last=True)
+                    yield TextChunk(document, offset, content, last=True)
                     return
                 cut = _cut(content)
-                yield Chunk(document, offset, content[:cut], last=False)
+                yield TextChunk(document, offset, content[:cut], last=False)
                 offset, content = offset + cut, content[cut:]
     except OSError as error:
         raise DataError(f"{document.path} cannot be read ({error.strerror})") from error
@@ -230,7 +232,7 @@ def _cut(content: bytes) -> int:
     return cut
 
 
-def _not_text(batch: Sequence[Chunk]) -> DataError:
+def _not_text(batch: Sequence[TextChunk]) -> DataError:
     for chunk in batch:
         try:
             chunk.content.decode()
@@ -262,7 +264,7 @@ def _match(pattern: str, root: Path) -> list[Path]:
     return found
 
 
-def _distinct(documents: Sequence[Document]) -> Iterator[Document]:
+def _distinct(documents: Sequence[TextDocument]) -> Iterator[TextDocument]:
     """The first document of each content; only files of equal size are read."""
     sizes = Counter(document.size for document in documents)
     seen: set[bytes] = set()

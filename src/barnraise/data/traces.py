@@ -22,7 +22,7 @@ _CLAUSE = re.compile(r"T|F|-?[1-9][0-9]{0,9}(,-?[1-9][0-9]{0,9})*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Score:
+class TraceScore:
     """How far a trace holds: its first `accepted` of `total` steps do. `reason` says why it is not `valid`.
 
     `verdict` is what the trace claims (None when it claims nothing), whether or not the steps justify it.
@@ -70,7 +70,7 @@ def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None, 
     return outcome.valid, outcome.reason
 
 
-def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> Score:
+def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> TraceScore:
     """How many leading steps of a (perhaps generated, perhaps wrong) trace hold, and whether all of it does."""
     if style not in (None, "terse", "restated"):
         raise UnknownNameError("trace style", style, ("terse", "restated"))
@@ -80,9 +80,9 @@ def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, 
     for accepted, step in enumerate(found):
         reason = checker.step(step)
         if reason:
-            return Score(accepted, len(found), False, f"step {accepted + 1} ({_shown(step)}): {reason}", claim)
+            return TraceScore(accepted, len(found), False, f"step {accepted + 1} ({_shown(step)}): {reason}", claim)
     reason = "" if checker.finished else "the trace ends without a verdict"
-    return Score(len(found), len(found), checker.finished, reason, claim)
+    return TraceScore(len(found), len(found), checker.finished, reason, claim)
 
 
 class _Checker:

@@ -136,17 +136,17 @@ class Drawn:
         return self.fit.draw_down(self._of(name))
 
 
-class Change(NamedTuple):
+class ChurnEvent(NamedTuple):
     """A machine comes or leaves."""
 
     seconds: float
     up: bool
 
 
-class Replayed:
+class TraceChurn:
     """Follows a trace; a machine that the trace does not know stays up."""
 
-    def __init__(self, changes: Mapping[str, Sequence[Change]]) -> None:
+    def __init__(self, changes: Mapping[str, Sequence[ChurnEvent]]) -> None:
         self.changes = changes
 
     def _next(self, name: str, now: float, up: bool) -> float:
@@ -171,7 +171,7 @@ class Replayed:
         return self._next(name, now, up=True)
 
 
-def read_trace(path: Path, names: Iterable[str]) -> Replayed:
+def read_trace(path: Path, names: Iterable[str]) -> TraceChurn:
     """The trace in a CSV file of `node,seconds,up|down` lines, for the nodes of these names.
 
     OptionError names the line and the field that is wrong.
@@ -182,7 +182,7 @@ def read_trace(path: Path, names: Iterable[str]) -> Replayed:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"the trace {path} cannot be read: {error}") from None
-    known, found = set(names), dict[str, list[Change]]()
+    known, found = set(names), dict[str, list[ChurnEvent]]()
     for number, row in enumerate(_rows(path, text), 1):
         cells = [cell.strip() for cell in row]
         if not any(cells) or cells[0].startswith("#") or (number == 1 and cells[:2] == ["node", "seconds"]):
@@ -197,7 +197,7 @@ def read_trace(path: Path, names: Iterable[str]) -> Replayed:
         except OptionError as error:
             raise OptionError(f"{path}:{number}: {error}") from None
         earlier.append(change)
-    return Replayed({name: _lasting(changes) for name, changes in found.items()})
+    return TraceChurn({name: _lasting(changes) for name, changes in found.items()})
 
 
 def _rows(path: Path, text: str) -> Iterator[list[str]]:
@@ -208,7 +208,7 @@ def _rows(path: Path, text: str) -> Iterator[list[str]]:
         raise OptionError(f"{path}:{rows.line_num}: {error}") from None
 
 
-def _parsed(cells: Sequence[str], known: set[str]) -> tuple[str, Change]:
+def _parsed(cells: Sequence[str], known: set[str]) -> tuple[str, ChurnEvent]:
     if len(cells) != 3:
         raise OptionError(f"a line has three fields (node, seconds, up or down), not {len(cells)}")
     name, text, state = cells
@@ -222,10 +222,10 @@ def _parsed(cells: Sequence[str], known: set[str]) -> tuple[str, Change]:
         raise OptionError(f"seconds: is '{text}', but must be a number of at least 0")
     if state not in ("up", "down"):
         raise OptionError(f"state: is '{state}', but must be up or down")
-    return name, Change(seconds, state == "up")
+    return name, ChurnEvent(seconds, state == "up")
 
 
-def _lasting(changes: Sequence[Change]) -> Sequence[Change]:
+def _lasting(changes: Sequence[ChurnEvent]) -> Sequence[ChurnEvent]:
     """Without pauses of no length, which nobody would see."""
     short = {index for index, (a, b) in enumerate(pairwise(changes)) if a.seconds == b.seconds}
     kept = [change for index, change in enumerate(changes) if index not in short and index - 1 not in short]

@@ -10,7 +10,7 @@ from barnraise.ledger.decisions import Decision, VersionMade
 from barnraise.ledger.rows import FORMATS
 
 
-class Journal:
+class DecisionJournal:
     """All decisions of a run, in order."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from barnraise.core.errors import InputError
 from barnraise.emulation import namespaces
 from barnraise.emulation.lane import SHORTEST_QUEUE
-from barnraise.emulation.tun_hub import REPORT_SECONDS, Counters, Order, Port, Report, serve
+from barnraise.emulation.tun_hub import REPORT_SECONDS, Counters, HubOrder, HubReport, Port, serve
 from barnraise.transport.links.link import Link, LinkDirection
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
@@ -40,7 +40,7 @@ def require() -> None:
         raise InputError("--ns3 needs the package ns3, which is not installed: pip install ns3 (or leave --ns3 out)")
 
 
-def run(order: Order, say: Callable[[Report], None]) -> None:
+def run(order: HubOrder, say: Callable[[HubReport], None]) -> None:
     """Make the namespaces and let ns-3 carry their packets until standard input ends."""
     require()
     for port in order.ports:
@@ -52,13 +52,13 @@ def run(order: Order, say: Callable[[Report], None]) -> None:
     if not os.read(ready, 1):
         raise InputError("ns-3 ended before it was ready: see links.log in the run directory")
     ended = False
-    say(Report(ready=True))
+    say(HubReport(ready=True))
     seconds = 0.0
     while not ended:
         readable, _, _ = select.select([0, ready], [], [], REPORT_SECONDS)
         ended = bool(readable) and (ready in readable or not os.read(0, 4096))
         seconds += REPORT_SECONDS
-        say(Report(ready=True, seconds=seconds, ports=[_counters(port) for port in order.ports]))
+        say(HubReport(ready=True, seconds=seconds, ports=[_counters(port) for port in order.ports]))
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -74,7 +74,7 @@ def _counters(port: Port) -> tuple[Counters, Counters]:
     return up, down
 
 
-def _start(order: Order, taps: list[int]) -> tuple[int, int]:
+def _start(order: HubOrder, taps: list[int]) -> tuple[int, int]:
     """ns-3 in a process of its own: a pipe on which it says that it is ready (and that ends with it), and its id."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -91,7 +91,7 @@ def _start(order: Order, taps: list[int]) -> tuple[int, int]:
         os._exit(code)
 
 
-def _simulate(order: Order, taps: list[int], ready: Callable[[], Any]) -> None:
+def _simulate(order: HubOrder, taps: list[int], ready: Callable[[], Any]) -> None:
     """Build the network in ns-3 and run it in real time."""
     from ns import ns
 

@@ -1,7 +1,7 @@
 """A wide-area network in one process: network namespaces whose packets pass through here, each on its own link.
 
 Run as `python -m barnraise.emulation.tun_hub` by `lab`, as root. The first line of its standard input is a JSON
-`Order`, each later one a `Disturbance`; each line of its standard output is a JSON report: {"ready": true}, then twice
+`HubOrder`, each later one a `Disturbance`; its standard output has a JSON report a line: {"ready": true}, then twice
 a second the counters. When its standard input ends, it kills what still runs in the namespaces, deletes them and ends:
 nothing outlives a lab that crashed. Signals of the terminal are for the lab.
 
@@ -51,7 +51,7 @@ class Port(msgspec.Struct, frozen=True):
     link: Link | None = None
 
 
-class Order(msgspec.Struct, frozen=True):
+class HubOrder(msgspec.Struct, frozen=True):
     """What the hub is to be."""
 
     ports: list[Port]
@@ -79,7 +79,7 @@ class Counters(msgspec.Struct):
     lost: int = 0
 
 
-class Report(msgspec.Struct):
+class HubReport(msgspec.Struct):
     """What the hub says. `ports` are (up, down) in the order of the order's."""
 
     ready: bool = False
@@ -95,7 +95,7 @@ Event = tuple[float, int, bool, int, bytes]
 class Hub:
     """Moves packets between the ports. `descriptors` are their TUN devices."""
 
-    def __init__(self, order: Order, descriptors: list[int], now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, order: HubOrder, descriptors: list[int], now: Callable[[], float] = time.monotonic) -> None:
         self.descriptors, self.now = descriptors, now
         self._began = now()
         self._ports = {socket.inet_aton(port.address): index for index, port in enumerate(order.ports)}
@@ -188,10 +188,10 @@ class Hub:
             else:
                 self._deliver(target, packet)
 
-    def report(self) -> Report:
+    def report(self) -> HubReport:
         """The counters so far."""
         ports = [_counters(lanes) if lanes else free for lanes, free in zip(self._lanes, self._free, strict=True)]
-        return Report(ready=True, seconds=self._clock(), ports=ports)
+        return HubReport(ready=True, seconds=self._clock(), ports=ports)
 
 
 def _lanes(port: Port, rng: random.Random) -> tuple[Lane, Lane] | None:
@@ -212,7 +212,7 @@ def _count(counters: Counters, packet: bytes) -> None:
     counters.packets += 1
 
 
-def run(order: Order, say: Callable[[Report], None]) -> None:
+def run(order: HubOrder, say: Callable[[HubReport], None]) -> None:
     """Make the namespaces and move packets until standard input ends."""
     descriptors = [namespaces.make(port.namespace, port.address) for port in order.ports]
     hub = Hub(order, descriptors)
@@ -221,7 +221,7 @@ def run(order: Order, say: Callable[[Report], None]) -> None:
     ports = {descriptor: index for index, descriptor in enumerate(descriptors)}
     for descriptor in descriptors:
         poll.register(descriptor, select.EPOLLIN)
-    say(Report(ready=True))
+    say(HubReport(ready=True))
     told, heard = time.monotonic(), b""
     while True:
         for descriptor, _ in poll.poll(min(hub.wait(), REPORT_SECONDS)):
@@ -240,7 +240,7 @@ def run(order: Order, say: Callable[[Report], None]) -> None:
             say(hub.report())
 
 
-def serve(emulate: Callable[[Order, Callable[[Report], None]], None]) -> None:
+def serve(emulate: Callable[[HubOrder, Callable[[HubReport], None]], None]) -> None:
     """Be an emulator process: read the order, `emulate` it, leave nothing behind."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -252,7 +252,7 @@ def serve(emulate: Callable[[Order, Callable[[Report], None]], None]) -> None:
         line += chunk
     with contextlib.suppress(OSError):  # packets do not wait for training
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    order = msgspec.json.decode(line, type=Order)
+    order = msgspec.json.decode(line, type=HubOrder)
     os.set_blocking(1, False)
     names = [port.namespace for port in order.ports]
     try:
@@ -262,10 +262,10 @@ def serve(emulate: Callable[[Order, Callable[[Report], None]], None]) -> None:
         finally:
             namespaces.remove(names)
     except (BarnraiseError, OSError) as error:
-        _say(Report(error=str(error)))
+        _say(HubReport(error=str(error)))
 
 
-def _say(report: Report) -> None:
+def _say(report: HubReport) -> None:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the next report says it all
         os.write(1, msgspec.json.encode(report) + b"\n")
 

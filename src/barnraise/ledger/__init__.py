@@ -2,7 +2,7 @@
 
 from barnraise.ledger import notes
 from barnraise.ledger.chain import Head
-from barnraise.ledger.checkpoints import Checkpoint, Checkpoints, Latest, Rejected
+from barnraise.ledger.checkpoints import Checkpoints, Latest, Rejected, StoredCheckpoint
 from barnraise.ledger.decisions import (
     AnyDecision,
     Assigned,
@@ -18,7 +18,7 @@ from barnraise.ledger.decisions import (
 )
 from barnraise.ledger.ledger import Ledger
 from barnraise.ledger.lock import RunLock
-from barnraise.ledger.outcomes import NodeTotals, Outcomes, Totals, VersionRow
+from barnraise.ledger.outcomes import NodeTotals, Outcomes, RunTotals, VersionRow
 from barnraise.ledger.rows import LedgerHash
 from barnraise.ledger.run_directory import RunDirectory
 from barnraise.ledger.segments import Segments
@@ -28,7 +28,6 @@ __all__ = [
     "AnyDecision",
     "Assigned",
     "Change",
-    "Checkpoint",
     "Checkpoints",
     "Claim",
     "Decision",
@@ -45,9 +44,10 @@ __all__ = [
     "Rejected",
     "RunDirectory",
     "RunLock",
+    "RunTotals",
     "Segments",
+    "StoredCheckpoint",
     "Terms",
-    "Totals",
     "VersionClosed",
     "VersionMade",
     "VersionRow",

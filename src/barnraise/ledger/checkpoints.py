@@ -72,7 +72,7 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class StoredCheckpoint:
     """A checkpoint on disk."""
 
     path: Path
@@ -107,7 +107,7 @@ class Rejected:
 class Latest:
     """The newest good checkpoint, None when there is none, and the newer ones that are not good."""
 
-    checkpoint: Checkpoint | None
+    checkpoint: StoredCheckpoint | None
     rejected: tuple[Rejected, ...] = ()
 
 
@@ -123,7 +123,7 @@ class Unfinished:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             self.files[group] = TensorFile(descriptor, path, named)
 
-    def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes, head: str = "") -> Checkpoint:
+    def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes, head: str = "") -> StoredCheckpoint:
         """Put it in its place, durably: all bytes are put, and the files closed. One that the version already has is
         replaced. Raises StorageError."""
         directory = self._folder.parent
@@ -142,7 +142,7 @@ class Unfinished:
             fsync_directory(directory)
             for path in older:
                 _remove(path)
-        return Checkpoint(final, manifest)
+        return StoredCheckpoint(final, manifest)
 
     def abandon(self) -> None:
         """Nothing is left of it."""
@@ -179,7 +179,7 @@ class Checkpoints:
         state: bytes,
         tensors: Mapping[str, Mapping[str, Tensor]],
         head: str = "",
-    ) -> Checkpoint:
+    ) -> StoredCheckpoint:
         """Write the checkpoint of `version` durably; `tensors` are groups of named tensors, a file each.
 
         A checkpoint that the version already has is replaced. Raises StorageError when the disk fails (full, over
@@ -205,7 +205,7 @@ class Checkpoints:
         rejected: list[Rejected] = []
         for path in reversed(_paths(self._directory)):
             try:
-                checkpoint = Checkpoint(path, _read_manifest(path))
+                checkpoint = StoredCheckpoint(path, _read_manifest(path))
                 if validate:
                     checkpoint.verify()
             except StorageError as error:
@@ -215,15 +215,15 @@ class Checkpoints:
                 return Latest(checkpoint, tuple(rejected))
         return Latest(None, tuple(rejected))
 
-    def readable(self) -> dict[int, Checkpoint]:
+    def readable(self) -> dict[int, StoredCheckpoint]:
         """The checkpoints whose manifest can be read, by version, the oldest first; their files are not looked at."""
-        found: dict[int, Checkpoint] = {}
+        found: dict[int, StoredCheckpoint] = {}
         for path in _paths(self._directory):
             with contextlib.suppress(StorageError):
-                found[_key(path)[0]] = Checkpoint(path, _read_manifest(path))
+                found[_key(path)[0]] = StoredCheckpoint(path, _read_manifest(path))
         return found
 
-    def prune(self, keep: int) -> list[Checkpoint]:
+    def prune(self, keep: int) -> list[StoredCheckpoint]:
         """Delete all but the newest `keep` checkpoints, and those that `load_latest` rejected.
 
         Returns those kept, the oldest first: what that one covers is not needed for any replay from here on.
@@ -236,7 +236,7 @@ class Checkpoints:
             for path in _paths(self._directory):
                 if path not in kept:
                     _remove(path)
-        return [Checkpoint(path, _read_manifest(path)) for path in kept]
+        return [StoredCheckpoint(path, _read_manifest(path)) for path in kept]
 
     def _remove_unfinished(self) -> None:
         for path in self._directory.glob(f"{_UNFINISHED}*"):

@@ -42,7 +42,7 @@ _MALFORMED = (
 )
 
 
-class Found(NamedTuple):
+class DecodedRow(NamedTuple):
     """A row of another ledger, and the decision that it says."""
 
     row: CopiedRow
@@ -98,14 +98,14 @@ def _id_of(row: CopiedRow) -> int:
     return int(row[1] or 0)
 
 
-def understood(row: CopiedRow) -> Found:
+def understood(row: CopiedRow) -> DecodedRow:
     """What a row of another ledger says. Raises WireError for one that is none."""
     try:
         name, row_id, epoch, *columns = row
         form = _FORMS[str(name)]
         if type(row_id) is not int or type(epoch) is not int or len(columns) != len(form.columns) - 2:
             raise ValueError("id, epoch or number of columns")
-        return Found(row, row_id, form.from_row((row_id, *columns)))
+        return DecodedRow(row, row_id, form.from_row((row_id, *columns)))
     except _MALFORMED as error:
         raise WireError(f"a row of the ledger cannot be read: {error}") from None
 
@@ -137,7 +137,7 @@ class LedgerCopy(Ledger):
         with transaction(self._connection, self.path):
             self._set_meta(epoch=max(self.epoch, epoch + TERM - 1))
 
-    def append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
+    def append(self, rows: Sequence[DecodedRow], payloads: Mapping[int, PayloadBytes]) -> None:
         """Make rows durable, with the payloads, by assignment, that are there of the contributions among them. When it
         fails, some of the first are.
 
@@ -150,7 +150,9 @@ class LedgerCopy(Ledger):
         if self.last_id - self._checked.rows >= _UNCHECKED:
             self.check()
 
-    def _pieces(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> Iterator[Sequence[Found]]:
+    def _pieces(
+        self, rows: Sequence[DecodedRow], payloads: Mapping[int, PayloadBytes]
+    ) -> Iterator[Sequence[DecodedRow]]:
         """Rows that are committed together. A payload is on disk before its row is: its assignment has to be known by
         then, or a copy that stopped in between could not be opened again."""
         begin, known = 0, self._newest("assignment", "assignments")
@@ -161,7 +163,7 @@ class LedgerCopy(Ledger):
         if begin < len(rows):
             yield rows[begin:]
 
-    def _append(self, rows: Sequence[Found], payloads: Mapping[int, PayloadBytes]) -> None:
+    def _append(self, rows: Sequence[DecodedRow], payloads: Mapping[int, PayloadBytes]) -> None:
         durable = self.segments.append(payloads)
         linked = [(_FORMS[str(name)], columns) for name, *columns in (row.row for row in rows)]
         try:
@@ -210,17 +212,17 @@ class LedgerCopy(Ledger):
         return [number for (number,) in rows if number not in self.segments]
 
 
-def brought(found: Found) -> Judged | None:
+def brought(found: DecodedRow) -> Judged | None:
     """The contribution that came with this row, if one did."""
     return found.decision if isinstance(found.decision, Judged) and found.decision.brings else None
 
 
-def _number(found: Found) -> int:
+def _number(found: DecodedRow) -> int:
     """The assignment whose contribution came with this row; -1 when none did."""
     judged = brought(found)
     return -1 if judged is None else judged.assignment
 
 
-def is_note(found: Found, kind: type[Any]) -> bool:
+def is_note(found: DecodedRow, kind: type[Any]) -> bool:
     """Whether the row is a note of that kind."""
     return isinstance(found.decision, Noted) and isinstance(found.decision.note, kind)

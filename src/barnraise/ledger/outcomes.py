@@ -17,7 +17,7 @@ class LookedAt(msgspec.Struct, frozen=True):
     lapsed: int = 0  # audits that settled nothing
 
 
-class Totals(msgspec.Struct, frozen=True):
+class RunTotals(msgspec.Struct, frozen=True):
     """The run so far. `seconds` adds up the epochs: the time between them does not count."""
 
     version: int  # the newest whose parameters exist, -1 for none

@@ -36,7 +36,7 @@ _DTYPES = {"F64": ("float64", 8), "I64": ("int64", 8), "F32": ("float32", 4), "U
 _NAMES = {f"torch.{name}": short for short, (name, _) in _DTYPES.items()}
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _TensorEntry(msgspec.Struct, frozen=True):
     """Where a tensor is."""
 
     dtype: str
@@ -61,7 +61,7 @@ class TensorFile:
         entries, end = {}, 0
         for name, tensor in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):  # aligned
             start, end = end, end + tensor.nbytes
-            entries[name] = _Entry(_NAMES[str(tensor.dtype)], tuple(tensor.shape), (start, end))
+            entries[name] = _TensorEntry(_NAMES[str(tensor.dtype)], tuple(tensor.shape), (start, end))
         header = msgspec.json.encode(entries)
         header += b" " * (-len(header) % 8)
         begin = _PREFIX + len(header)
@@ -111,7 +111,7 @@ def read(path: Path, names: Collection[str] | None = None) -> dict[str, Tensor]:
     return tensors
 
 
-def _entries(path: Path, file: FileIO) -> Iterator[tuple[str, _Entry, int]]:
+def _entries(path: Path, file: FileIO) -> Iterator[tuple[str, _TensorEntry, int]]:
     """Name, entry and place of each tensor: nothing of which lies outside the file."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(_PREFIX), "little")
@@ -120,7 +120,7 @@ def _entries(path: Path, file: FileIO) -> Iterator[tuple[str, _Entry, int]]:
         raise _damaged(path, f"its header cannot have {length} bytes")
     try:
         header = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
-        entries = {n: msgspec.json.decode(raw, type=_Entry) for n, raw in header.items() if n != _METADATA}
+        entries = {n: msgspec.json.decode(raw, type=_TensorEntry) for n, raw in header.items() if n != _METADATA}
     except MALFORMED as error:
         raise _damaged(path, str(error)) from error
     room = size - begin

@@ -24,7 +24,7 @@ from barnraise.ledger.outcomes import (
     LookedAt,
     LossPoint,
     NodeTotals,
-    Totals,
+    RunTotals,
     VersionRow,
 )
 from barnraise.ledger.rows import FORMATS, RowFormat
@@ -117,7 +117,7 @@ class LedgerView:
         """Reads on from the row with that id, each time what is new; of these kinds of decisions and notes."""
         return Cursor(self._connection, self.path, kinds, after_id)
 
-    def totals(self) -> Totals:
+    def totals(self) -> RunTotals:
         """The run so far."""
         row = self._rows(
             f"{_OUTCOMES} SELECT "
@@ -138,7 +138,7 @@ class LedgerView:
             "GROUP BY epoch)) AS seconds FROM outcomes"
         )[0]
         looked_at = {name: row.pop(name) for name in LookedAt.__struct_fields__}
-        return msgspec.convert(row | {"looked_at": looked_at}, Totals)
+        return msgspec.convert(row | {"looked_at": looked_at}, RunTotals)
 
     def nodes(self) -> list[NodeTotals]:
         """Every node that was ever enrolled, in the order in which they first appeared."""

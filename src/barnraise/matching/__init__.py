@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .base import NodeView, Scheduler, TaskView
     from .gale_shapley import deferred_acceptance, deferred_acceptance_from_lists
     from .market import Market
-    from .metrics import Tally, TimeAverage, regret
+    from .metrics import MatchingTally, TimeAverage, regret
     from .optimum import assignment_optimum, relaxed_optimum
     from .preferences import Preferences
     from .stability import blocking_density, blocking_pairs, stability_index
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CATALOG",
     "Market",
+    "MatchingTally",
     "NodeView",
     "Preferences",
     "Scheduler",
-    "Tally",
     "TaskView",
     "TimeAverage",
     "assignment_optimum",
@@ -47,7 +47,7 @@ _HOMES = {
     "NodeView": "base",
     "Preferences": "preferences",
     "Scheduler": "base",
-    "Tally": "metrics",
+    "MatchingTally": "metrics",
     "TaskView": "base",
     "TimeAverage": "metrics",
     "assignment_optimum": "optimum",

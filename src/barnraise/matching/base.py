@@ -91,10 +91,12 @@ def meets(task: TaskView, node: NodeView) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """A matching that stands, and what moved in it, as `metrics.Tally` counts it: `stability` is the stability index
-    by time alone, `nearly` that with a tenth of a task's time as epsilon, `blocking` the blocking density, `regret`
-    against the least total cost, `priced` the stability index at the prices in use."""
+class MarketFigures:
+    """The state of a standing matching, and its changes as `metrics.MatchingTally` counts them.
+
+    `stability` is the stability index by time alone, `nearly` that with a tenth of a task's time as epsilon, `blocking`
+    the blocking density, `regret` the excess over the least total cost, `priced` the stability index at current prices.
+    """
 
     nodes: int
     tasks: int
@@ -152,7 +154,7 @@ class Scheduler(ABC):
         """The task on offer that it is a copy of, or that task itself."""
         return self._originals.get(task_id, task_id)
 
-    def figures(self) -> Figures | None:
+    def figures(self) -> MarketFigures | None:
         """How the matching that stands is; None where none does."""
         return None
 

@@ -8,7 +8,6 @@ nodes have a choice among those of one rank, by locality, there are two ends: ta
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from .gale_shapley import nodes_propose
 from .level import Level
@@ -66,6 +65,8 @@ def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
 
 def cheapest(costs: Floats) -> tuple[list[int], list[int]]:
     """(rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
+    from scipy.optimize import linear_sum_assignment  # 50 MB, which many runs do without
+
     finite = np.isfinite(costs)
     if not finite.any():
         return [], []

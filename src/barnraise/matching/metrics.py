@@ -45,7 +45,7 @@ class TimeAverage:
 
 
 @dataclass
-class Tally:
+class MatchingTally:
     """Counts of a run, and the shares that follow."""
 
     events: int = 0  # joins, leaves, changes, tasks that come and go

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 
 from .base import NodeId, NodeView, TaskId, TaskView
 from .equals import cheapest
@@ -46,6 +44,9 @@ def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> 
     >>> total, shares.sum(axis=0).tolist()
     (3.5, [1.5, 0.5])
     """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
     matrix, work = np.asarray(costs, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     shares = np.zeros(matrix.shape)
     tasks, nodes = np.nonzero(np.isfinite(matrix))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import LARGEST_AMOUNT, Figures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
+from .base import LARGEST_AMOUNT, MarketFigures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
 from .market import NOISE, Market
-from .metrics import Tally, regret
+from .metrics import MatchingTally, regret
 from .optimum import assignment_optimum
 from .preferences import Preferences, locality
 from .scores import Floats
@@ -58,7 +58,7 @@ class GaleShapley(Scheduler):
         self.preferences = Preferences(default_speed, default_bandwidth, priority_first, switching_cost)
         self.best_for_nodes = best_for_nodes
         self.market = Market(self.preferences, priced=priced, tolerance=NOISE, best_for_nodes=best_for_nodes)
-        self.tally = Tally()
+        self.tally = MatchingTally()
         self._places: dict[TaskId, _Places] = {}  # of each task on offer
         self._each = 1  # for how many nodes each is, at most
 
@@ -97,7 +97,7 @@ class GaleShapley(Scheduler):
         if node in self.market:
             self._count(self.market.leave(node))
 
-    def figures(self) -> Figures | None:
+    def figures(self) -> MarketFigures | None:
         """Of the first nodes at most, with what they hold and what nobody does: it takes some ten milliseconds."""
         nodes, at = self.market.nodes[:MOST_LOOKED_AT], self.market.assignment
         if not self._places or not nodes:
@@ -118,7 +118,7 @@ class GaleShapley(Scheduler):
         prices = self.market.prices
         paid = gains - np.array([prices[node.id] for node in nodes])
         tenth = [0.1 * abs(gains[j, i]) if i >= 0 else 0.0 for j, i in enumerate(matched)]
-        return Figures(
+        return MarketFigures(
             nodes=len(self.market),
             tasks=len(self.market.tasks),
             events=self.tally.events,

@@ -19,7 +19,7 @@ MAX_PARAMETERS = 1 << 40
 _MAX_BYTES = 64 << 20
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LayoutEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One parameter tensor."""
 
     name: Name
@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The parameters in the order in which they fill the vector; shared ones are listed once."""
 
-    entries: Annotated[tuple[Entry, ...], msgspec.Meta(min_length=1, max_length=200_000)]
+    entries: Annotated[tuple[LayoutEntry, ...], msgspec.Meta(min_length=1, max_length=200_000)]
 
     def __post_init__(self) -> None:
         if len({entry.name for entry in self.entries}) < len(self.entries):
@@ -43,7 +43,7 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> FlatLayout:
-        return cls(tuple(Entry(name, shape) for name, shape in shapes))
+        return cls(tuple(LayoutEntry(name, shape) for name, shape in shapes))
 
     @classmethod
     def from_config(cls, resolved: Mapping[str, Any]) -> FlatLayout:
@@ -55,7 +55,7 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The vector's length d."""
         return sum(entry.size for entry in self.entries)
 
-    def offsets(self) -> Iterator[tuple[Entry, int, int]]:
+    def offsets(self) -> Iterator[tuple[LayoutEntry, int, int]]:
         """Each entry with its place: vector[start:stop]."""
         start = 0
         for entry in self.entries:

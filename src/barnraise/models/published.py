@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from barnraise.core.ranges import CHUNK
-from barnraise.models.layout import Entry, FlatLayout
+from barnraise.models.layout import FlatLayout, LayoutEntry
 
 UNIT = 2.0**-8
 """A second moment twice as large is so much more, as it is published: so in an update's norm the moments weigh like
@@ -59,10 +59,10 @@ class Published:
             place += rows + columns
 
 
-def sides(entry: Entry) -> tuple[int, int]:
+def sides(entry: LayoutEntry) -> tuple[int, int]:
     """Rows and columns of a tensor, whose last axes are one; of a vector it has no columns.
 
-    >>> sides(Entry("a", (3, 4, 5))), sides(Entry("b", (7,)))
+    >>> sides(LayoutEntry("a", (3, 4, 5))), sides(LayoutEntry("b", (7,)))
     ((3, 20), (7, 0))
     """
     if len(entry.shape) < 2:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from barnraise.aggregation import catalog as aggregation
 from barnraise.aggregation.defaults import AUTOMATIC_F
-from barnraise.aggregation.odds import Buffer, believed, exceeding, least_buffer
+from barnraise.aggregation.odds import BufferOdds, believed, exceeding, least_buffer
 from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.problems import Path, Problem
@@ -103,7 +103,7 @@ class Aggregation:
             return None
         return exceeding(living, believed(share, living), nodes, f)
 
-    def safe(self, living: int) -> Buffer | None:
+    def safe(self, living: int) -> BufferOdds | None:
         """The least buffer that reaches the target, or the best there is; None where it withstands nobody with any."""
         share, target = self.belief.share or 0.0, self.belief.target or 0.0
         return _safe(self.names, tuple(sorted(self.options.items())), living, share, target, self.unguaranteed)
@@ -126,7 +126,7 @@ class Aggregation:
 @lru_cache(maxsize=1024)
 def _safe(
     names: tuple[str, ...], options: tuple[tuple[str, Any], ...], living: int, share: float, target: float, bare: bool
-) -> Buffer | None:
+) -> BufferOdds | None:
     given = dict(options)
 
     def withstood(nodes: int) -> int | None:

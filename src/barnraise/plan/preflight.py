@@ -204,7 +204,7 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
     if training.local_steps * layers > LONGEST:
         text = (
             f"is {training.local_steps}, in a model of {layers} layers: local steps amplify rounding, so that audits "
-            "of such tasks may settle nothing, and a liar may go unnoticed (docs/benchmarks.md has what was measured, "
+            "of such tasks may settle nothing, and a liar may go unnoticed (docs/research/benchmarks.md has figures, "
             f"up to {LONGEST} layers times steps); set local_steps to {max(1, LONGEST // layers)} at most, or give "
             "scores besides"
         )

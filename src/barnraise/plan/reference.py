@@ -41,7 +41,7 @@ A key that is not given has its default; an unknown key is refused, with the nea
 
 
 def configuration_page() -> str:
-    """docs/configuration.md."""
+    """The text of docs/reference/run-file.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
     blocks += [_section(*section) for section in sections(names())]
     blocks.append(_changes())
@@ -63,7 +63,7 @@ def configuration_page() -> str:
 
 
 def schema_text() -> str:
-    """docs/run-file.schema.json."""
+    """The text of docs/reference/run-file.schema.json."""
     return json.dumps(_completed(json_schema(), names()), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -159,7 +159,8 @@ def _links() -> str:
     head = ("name", "what", "Mbit/s up", "down", "ms one way", "jitter, ms", "loss, %", "a stream's Mbit/s up")
     regions = ", ".join(f"{name} ({ms} ms, {mbit} Mbit/s)" for name, ms, mbit in REGIONS)
     return (
-        "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in [wan.md](wan.md).\n\n"
+        "### Link presets\n\nFor `network.profile`, a worker's `link` and `--network`; used as in "
+        "[Slow links](../guides/slow-links.md).\n\n"
         f"{_table(head, rows)}\nThe regions of `{TEN_REGIONS}`, there and back, in the order of the nodes: {regions}.\n"
     )
 

@@ -182,7 +182,7 @@ def examine(
 
 RUNGS = 5
 OVERLAPPED_LERP = 0.5
-"""As in Streaming DiLoCo (Douillard et al., 2025, section 2.3); docs/experiments.md says what it is worth here."""
+"""As in Streaming DiLoCo (Douillard et al., 2025, section 2.3). docs/research/experiments.md has its gain."""
 
 DENSEST = 0.25
 """The densest that tuning goes: sparse codecs pay no more beyond."""

@@ -21,7 +21,7 @@ CLIMB_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredNode:
     """One node: seconds a local step, seconds of a round trip, bytes a second up and down (0: not known yet)."""
 
     step: float
@@ -31,7 +31,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedTask:
     """What a node's tasks are like: the payload's rung, the local steps they have at least, and which of the run's
     partitions of the parameters they take turns in."""
 
@@ -41,7 +41,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Choices:
+class TuningChoices:
     """What the run allows: payloads in bytes (`rungs`, ascending), by how much each of its partitions divides a
     payload (`divisors`, from 1 on), the least and the largest H."""
 
@@ -51,7 +51,7 @@ class Choices:
     most: int
 
 
-def tune(measured: Measured, now: Tuned, choices: Choices, down_bytes: int) -> Tuned:
+def tune(measured: MeasuredNode, now: TunedTask, choices: TuningChoices, down_bytes: int) -> TunedTask:
     """The next choice for a node that is at `now`; `down_bytes` is what the versions made during a task bring down.
 
     Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them:
@@ -74,4 +74,4 @@ def tune(measured: Measured, now: Tuned, choices: Choices, down_bytes: int) -> T
     available = max(steps, needed) * measured.step
     partition = next((at for at in range(len(divisors)) if fits(0, at)), len(divisors) - 1)
     rung = 0 if partition else max((rung for rung in range(len(rungs)) if fits(rung, 0)), default=0)
-    return Tuned(rung, max(steps, needed), partition)
+    return TunedTask(rung, max(steps, needed), partition)

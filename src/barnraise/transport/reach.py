@@ -12,22 +12,22 @@ from enum import Enum
 from barnraise.transport.base import Address, parse
 
 
-class Reach(Enum):
+class AddressReach(Enum):
     """Where an address means the same machine: everywhere, in one network, on one line, on this machine."""
 
     INTERNET, NETWORK, LINE, MACHINE = range(4)
 
 
 MAY_NAME = {
-    Reach.INTERNET: {Reach.INTERNET},
-    Reach.NETWORK: {Reach.INTERNET, Reach.NETWORK},
-    Reach.LINE: {Reach.INTERNET, Reach.NETWORK, Reach.LINE},
-    Reach.MACHINE: {Reach.INTERNET, Reach.NETWORK, Reach.MACHINE},
+    AddressReach.INTERNET: {AddressReach.INTERNET},
+    AddressReach.NETWORK: {AddressReach.INTERNET, AddressReach.NETWORK},
+    AddressReach.LINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.LINE},
+    AddressReach.MACHINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.MACHINE},
 }
 """To which addresses a controller may send workers, by its own."""
 
 
-def reach(address: str) -> Reach:
+def reach(address: str) -> AddressReach:
     """Of a numeric address.
 
     >>> [reach(each).name for each in ("93.184.216.34", "10.1.2.3", "100.64.0.1", "169.254.169.254", "::1", "0.0.0.0")]
@@ -37,10 +37,10 @@ def reach(address: str) -> Reach:
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped
     if found.is_loopback or found.is_unspecified:
-        return Reach.MACHINE
+        return AddressReach.MACHINE
     if found.is_link_local or found.is_multicast:
-        return Reach.LINE
-    return Reach.INTERNET if found.is_global else Reach.NETWORK
+        return AddressReach.LINE
+    return AddressReach.INTERNET if found.is_global else AddressReach.NETWORK
 
 
 async def addresses(host: str) -> list[str]:
@@ -52,14 +52,14 @@ async def addresses(host: str) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def own_reach(uri: str) -> Reach:
+async def own_reach(uri: str) -> AddressReach:
     """Of a controller's own addresses, the farthest; that of one which nobody knows counts as the internet's."""
     hosts = [parse(one).host for one in uri.split()]
     found = [reach(address) for host in hosts for address in await addresses(host)]
-    return min(found, key=lambda each: each.value, default=Reach.INTERNET)
+    return min(found, key=lambda each: each.value, default=AddressReach.INTERNET)
 
 
-async def within(uri: str, may: Sequence[Reach] | set[Reach]) -> str | None:
+async def within(uri: str, may: Sequence[AddressReach] | set[AddressReach]) -> str | None:
     """`uri`, one address or several with spaces between, in numbers, so that no name can mean another machine later;
     None when one of them is outside of what it `may` be. "" where a name is not known now."""
     numeric = []

@@ -11,7 +11,7 @@ from barnraise.core.text import printable
 from barnraise.transport.base import BATCH_MESSAGES, Connection, parse
 from barnraise.transport.fallback import LOOK_SECONDS, connection_for
 from barnraise.transport.identity import Keys
-from barnraise.transport.reach import MAY_NAME, Reach, own_reach, within
+from barnraise.transport.reach import MAY_NAME, AddressReach, own_reach, within
 from barnraise.wire.frames import Buffer
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.75, 12.0
@@ -54,7 +54,7 @@ class RoamingConnection(Connection):
         self._connects_before = 0
         self._heard_at = self._word_at = 0.0
         self._dialled: dict[str, str] = {}  # places that were told of -> as they are dialled
-        self._may: set[Reach] | None = None
+        self._may: set[AddressReach] | None = None
         self._left: Connection | None = None
         self._task: asyncio.Task[None] | None = None
 

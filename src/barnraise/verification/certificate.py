@@ -11,7 +11,7 @@ import msgspec
 from barnraise import __version__
 from barnraise.account.report import markdown, table
 from barnraise.ledger import chain, seal
-from barnraise.verification.check import Check, Finding, Unchecked
+from barnraise.verification.check import Check, CheckFinding, Unchecked
 from barnraise.verification.subject import Subject
 
 Verdict: TypeAlias = Literal["sound", "sound as far as checked", "not sound"]
@@ -21,13 +21,13 @@ MOST = 200
 """Findings of one check that the page has; JSON has all."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class CertificatePart(msgspec.Struct, frozen=True):
     """What one check comes to."""
 
     name: str
     says: str
     figures: dict[str, int]
-    findings: list[Finding]
+    findings: list[CheckFinding]
     unchecked: list[Unchecked]
 
     @property
@@ -43,7 +43,7 @@ class Part(msgspec.Struct, frozen=True):
         return sum(left.count for left in self.unchecked)
 
 
-class Marks(msgspec.Struct, frozen=True):
+class CheckedMarks(msgspec.Struct, frozen=True):
     """What the run directory bears: who has noted them before can compare. "" where there is none."""
 
     rows: int
@@ -63,14 +63,14 @@ class Certificate(msgspec.Struct, frozen=True):
     verdict: Verdict
     sound: bool
     not_checked: dict[str, int]
-    marks: Marks
-    parts: list[Part]
+    marks: CheckedMarks
+    parts: list[CertificatePart]
     seconds: float
     time: str
     barnraise: str = __version__
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CheckFinding]:
         """All of them."""
         return [finding for part in self.parts for finding in part.findings]
 
@@ -90,7 +90,9 @@ class Certificate(msgspec.Struct, frozen=True):
 
 def certify(subject: Subject, checks: Sequence[Check], seconds: float) -> Certificate:
     """What `checks` come to, after all of them."""
-    parts = [Part(check.name, check.says, check.figures, check.findings, check.unchecked) for check in checks]
+    parts = [
+        CertificatePart(check.name, check.says, check.figures, check.findings, check.unchecked) for check in checks
+    ]
     finished = subject.history.state.progress.finished
     standing = "running" if subject.running else "finished" if finished else "not finished"
     verdicts = {part.verdict for part in parts}
@@ -109,13 +111,13 @@ def certify(subject: Subject, checks: Sequence[Check], seconds: float) -> Certif
     )
 
 
-def _marks(subject: Subject) -> Marks:
+def _marks(subject: Subject) -> CheckedMarks:
     try:
         sealed = seal.read(subject.run)
         head = chain.newest(subject.connection)
     except Exception:  # what is damaged is among the findings
-        return Marks(0, "", "")
-    return Marks(head.rows, head.digest, sealed.digest if sealed else "")
+        return CheckedMarks(0, "", "")
+    return CheckedMarks(head.rows, head.digest, sealed.digest if sealed else "")
 
 
 def _page(certificate: Certificate) -> Iterator[str]:
@@ -150,7 +152,7 @@ def _page(certificate: Certificate) -> Iterator[str]:
         yield from _part(part)
 
 
-def _part(part: Part) -> Iterator[str]:
+def _part(part: CertificatePart) -> Iterator[str]:
     yield ""
     yield f"## {markdown(part.name)}: {part.verdict}"
     yield ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FROM_A_COPY = "put the file back from a copy; without one, what it says cannot be believed"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckFinding(msgspec.Struct, frozen=True):
     """Something is wrong: in which file of the run directory and where in it, what was to be there and what is, and
     what to do."""
 
@@ -44,13 +44,13 @@ class Check:
     says: ClassVar[str]
 
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[CheckFinding] = []
         self.unchecked: list[Unchecked] = []
         self.figures: dict[str, int] = {}
 
     def wrong(self, file: str, place: str, *, expected: str, found: str, remedy: str = FROM_A_COPY) -> None:
         """Take down what is wrong."""
-        self.findings.append(Finding(file, place, expected, found, remedy))
+        self.findings.append(CheckFinding(file, place, expected, found, remedy))
 
     def leave(self, what: str, why: str, count: int = 1) -> None:
         """Take down what is not checked, and how many things it is (`Unchecked`)."""

@@ -9,7 +9,7 @@ from barnraise.controller.state import saved
 from barnraise.controller.state.state import State
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import CorruptionError, StorageError
-from barnraise.ledger import Checkpoint, Noted, notes
+from barnraise.ledger import Noted, StoredCheckpoint, notes
 from barnraise.ledger.checkpoints import describe
 from barnraise.models.vectors import bears
 from barnraise.verification.check import Check
@@ -31,7 +31,7 @@ class CheckpointsCheck(Check):
     def begin(self, subject: Subject) -> None:
         super().begin(subject)
         self._digests: dict[int, str] = {}  # version -> that of its checkpoint's manifest
-        self._good: dict[int, Checkpoint] = {}
+        self._good: dict[int, StoredCheckpoint] = {}
         folder = subject.run.checkpoints
         readable = {checkpoint.path for checkpoint in subject.checkpoints.values()}
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -47,7 +47,7 @@ class CheckpointsCheck(Check):
                     ExpectedHead(name, checkpoint.manifest.ledger_id, checkpoint.manifest.head)
                 )
 
-    def _files(self, version: int, checkpoint: Checkpoint) -> None:
+    def _files(self, version: int, checkpoint: StoredCheckpoint) -> None:
         self.count("checkpoints")
         whole = True
         for name, stored in checkpoint.manifest.files.items():
@@ -87,7 +87,7 @@ class CheckpointsCheck(Check):
             if checkpoint.manifest.ledger_id == row.id and not self.subject.broken:
                 self._look(checkpoint, self._state)
 
-    def _look(self, checkpoint: Checkpoint, at: Callable[[Checkpoint], None]) -> None:
+    def _look(self, checkpoint: StoredCheckpoint, at: Callable[[StoredCheckpoint], None]) -> None:
         """Look at a checkpoint that a run which works may replace at any time."""
         try:
             at(checkpoint)
@@ -97,7 +97,7 @@ class CheckpointsCheck(Check):
             del self._good[checkpoint.manifest.version]
             self.leave(self.subject.name_of(checkpoint.path), _REPLACED)
 
-    def _state(self, checkpoint: Checkpoint) -> None:
+    def _state(self, checkpoint: StoredCheckpoint) -> None:
         """The controller's state against that of the rows so far."""
         name = self.subject.name_of(checkpoint.path / "state.msgpack")
         kept = saved.decode(checkpoint.state())
@@ -125,7 +125,7 @@ class CheckpointsCheck(Check):
         for checkpoint in list(self._good.values()):
             self._look(checkpoint, self._manifest)
 
-    def _manifest(self, checkpoint: Checkpoint) -> None:
+    def _manifest(self, checkpoint: StoredCheckpoint) -> None:
         """Against the ledger, and the parameters against it."""
         manifest, name = checkpoint.manifest, self.subject.name_of(checkpoint.path / "manifest.json")
         version, digests = manifest.version, self.subject.history.digests
@@ -144,7 +144,7 @@ class CheckpointsCheck(Check):
             )
         self._parameters(checkpoint)
 
-    def _parameters(self, checkpoint: Checkpoint) -> None:
+    def _parameters(self, checkpoint: StoredCheckpoint) -> None:
         name = self.subject.name_of(checkpoint.path / "parameters.safetensors")
         try:
             parameters = checkpoint.tensors("parameters", ("parameters",))["parameters"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from barnraise.account.account import manifest
 from barnraise.assembly.exporting import tokenizer_files
 from barnraise.core.errors import BarnraiseError, StorageError
-from barnraise.ledger import Checkpoint
+from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import read
 from barnraise.models.build import build
 from barnraise.models.flat import FlatParameters
@@ -75,7 +75,7 @@ class ModelCheck(Check):
                 remedy=_AGAIN,
             )
 
-    def _expected(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    def _expected(self, checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         module = build(manifest(self.subject.run).model)
         flat = FlatParameters(module)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from barnraise.assembly.hosting import recorded_plan
 from barnraise.controller.tensors.recovery import Replayed
 from barnraise.core.errors import CorruptionError
-from barnraise.ledger import Checkpoint, Checkpoints, RunDirectory, chain
+from barnraise.ledger import Checkpoints, RunDirectory, StoredCheckpoint, chain
 from barnraise.ledger.decisions import AnyDecision
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.records import Place, read_exactly
@@ -105,7 +105,7 @@ class Subject:
                 yield LedgerRow(row_id, form, columns, decision)
 
     @cached_property
-    def checkpoints(self) -> dict[int, Checkpoint]:
+    def checkpoints(self) -> dict[int, StoredCheckpoint]:
         """Those whose manifest can be read, by version."""
         return Checkpoints(self.run.checkpoints).readable()
 

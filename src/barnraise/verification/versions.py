@@ -13,7 +13,7 @@ from barnraise.account.account import manifest
 from barnraise.assembly import parts
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.errors import BarnraiseError, StorageError, VersionRefusedError
-from barnraise.ledger import Checkpoint
+from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import content
 from barnraise.models.vectors import bears
 from barnraise.verification.check import Check
@@ -116,7 +116,7 @@ class VersionsCheck(Check):
         numbers = [held.assignment for slot in slots for held in slot.contributions]
         return None if self.subject.payloads.keys() >= set(numbers) else _DELETED
 
-    def _meet(self, checkpoint: Checkpoint) -> None:
+    def _meet(self, checkpoint: StoredCheckpoint) -> None:
         """Compare with a checkpoint, or begin anew there."""
         version, name = checkpoint.manifest.version, self.subject.name_of(checkpoint.path / "parameters.safetensors")
         try:

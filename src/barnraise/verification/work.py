@@ -40,7 +40,7 @@ SAMPLE = 20
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RepeatedWork:
     """A contribution that is done again: its task, as far as steps were taken, and what its node told of it."""
 
     task: Train
@@ -69,7 +69,7 @@ class WorkCheck(Check):
         self._open: dict[int, tuple[Assigned, tuple[int, int]]] = {}  # training tasks without a verdict
         self._seen = self._stateful = 0  # contributions that can be done again, and those that cannot
         self._unsettled = 0  # contributions that differ, as perturbed repetitions of their tasks do
-        self._drawn: list[Drawn] = []
+        self._drawn: list[RepeatedWork] = []
         self._wanted: Counter[int] | None = None  # by how many each version is needed yet
         self._movements: set[int] = set()
         self._kept: dict[int, Tensor] = {}
@@ -91,7 +91,7 @@ class WorkCheck(Check):
             elif opened is None or opened[0].terms.pace is None or told is None or not decision.brings:
                 self._without_transcript(row, decision)
             else:
-                self._draw(Drawn(self._task(*opened, told), decision, told))
+                self._draw(RepeatedWork(self._task(*opened, told), decision, told))
 
     @cached_property
     def _stateless(self) -> bool:
@@ -113,7 +113,7 @@ class WorkCheck(Check):
             remedy="do not believe this contribution: the row was altered, so that nobody can do the task again",
         )
 
-    def _draw(self, found: Drawn) -> None:
+    def _draw(self, found: RepeatedWork) -> None:
         """Each has the same chance, however many follow (reservoir sampling)."""
         self._seen += 1
         if len(self._drawn) < self._most:
@@ -140,7 +140,7 @@ class WorkCheck(Check):
                 self._again(drawn)
             self._let_go(drawn)
 
-    def _let_go(self, drawn: Drawn) -> None:
+    def _let_go(self, drawn: RepeatedWork) -> None:
         assert self._wanted is not None
         self._wanted.subtract(drawn.needs)
         for version in [version for version in self._kept if self._wanted[version] <= 0]:
@@ -155,7 +155,7 @@ class WorkCheck(Check):
         """As `worker.past.Versions`."""
         return self._moved[version]
 
-    def _again(self, drawn: Drawn) -> None:
+    def _again(self, drawn: RepeatedWork) -> None:
         number, claim = drawn.judged.assignment, drawn.judged.claim
         if number not in self.subject.payloads:
             self._drawn.append(drawn)
@@ -187,7 +187,7 @@ class WorkCheck(Check):
             remedy="let another machine verify; if it says the same, what this node sent is not the work it was given",
         )
 
-    def _sent(self, drawn: Drawn) -> Array:
+    def _sent(self, drawn: RepeatedWork) -> Array:
         codec: Codec = self._executor.sent_in[drawn.judged.claim.codec]
         covered = drawn.judged.parameters
         sent = np.empty(covered.stop - covered.start, np.float32)

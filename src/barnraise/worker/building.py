@@ -11,7 +11,7 @@ from barnraise.models.memory import REMEDY
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
-from barnraise.worker.terms import Fit, fit, require_settings
+from barnraise.worker.terms import MemoryFit, fit, require_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,7 +35,7 @@ def make_executor(
     return WorkerExecutor(trainer, dataset, settings, slowdown)
 
 
-def fit_of(manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int) -> Fit:
+def fit_of(manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int) -> MemoryFit:
     """What of the run fits into `room` bytes; RunFailedError or ModelError when no worker can do it, or not here."""
     require_settings(settings)
     instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY

@@ -24,7 +24,7 @@ _LONGEST_HOURS = 24.0 * 365
 
 
 @dataclass(frozen=True)
-class Terms:
+class LendingTerms:
     """`memory_bytes` that the run may take (0: what is free), `seconds` for which it may stay (0: as long as it lasts),
     the `kinds` of tasks that it may ask for, and `disk_bytes` for its files (0: as many as it has)."""
 
@@ -46,12 +46,12 @@ def terms_of(
     only: str = "",
     max_disk: str = "",
     now: datetime | None = None,
-) -> Terms:
+) -> LendingTerms:
     """The terms as they are written: "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this
     machine's clock), kinds with commas between. Empty or None: no limit. InputError that names what cannot be read.
 
     >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
-    Terms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'), disk_bytes=0)
+    LendingTerms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'), disk_bytes=0)
     """
     if hours is not None and until:
         raise InputError("--hours and --until both say when it ends: give one of them")
@@ -59,7 +59,7 @@ def terms_of(
     if hours is not None:
         seconds = 3600.0 * _hours(hours)
     memory, disk = _bytes("--max-memory", max_memory), _bytes("--max-disk", max_disk)
-    return Terms(memory, seconds, _kinds(only) if only else tuple(KINDS), disk)
+    return LendingTerms(memory, seconds, _kinds(only) if only else tuple(KINDS), disk)
 
 
 def _bytes(option: str, text: str) -> int:

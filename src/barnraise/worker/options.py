@@ -10,7 +10,7 @@ from barnraise.core.errors import UnknownNameError
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
-from barnraise.worker.lending import Terms, terms_of
+from barnraise.worker.lending import LendingTerms, terms_of
 
 REASON = 1000
 """Letters of a reason that are told."""
@@ -42,7 +42,7 @@ class Means:
             raise UnknownNameError("precision", self.precision, PRECISIONS)
         self.lent()
 
-    def lent(self) -> Terms:
+    def lent(self) -> LendingTerms:
         """The owner's terms, from now on; InputError where they cannot be read."""
         return terms_of(self.max_memory, self.hours, self.until, self.only, self.max_disk)
 

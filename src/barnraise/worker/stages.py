@@ -44,7 +44,7 @@ class Draft:
         return self.encoded
 
 
-class Stage:
+class WorkerStage:
     """One stage. A subclass overrides what concerns it."""
 
     def forward(self, update: Draft) -> None:
@@ -57,7 +57,7 @@ class Stage:
         """It was sent in vain."""
 
 
-class Difference(Stage):
+class Difference(WorkerStage):
     """The pseudo-gradient: where the task began less where it led, times `scale`."""
 
     def __init__(self, crew: Crew) -> None:
@@ -74,7 +74,7 @@ class Difference(Stage):
         self._crew.each(subtract, spans(begin.size))
 
 
-class Feedback(Stage):
+class Feedback(WorkerStage):
     """What was left out before comes along, and what is left out now is kept."""
 
     def __init__(self, feedback: ErrorFeedback) -> None:
@@ -91,14 +91,14 @@ class Feedback(Stage):
         self.feedback.give_back(encoded, codec, covered)
 
 
-class Encode(Stage):
+class Encode(WorkerStage):
     """The codec chooses what is sent, and writes it."""
 
     def forward(self, update: Draft) -> None:
         update.encode()
 
 
-class Clip(Stage):
+class Clip(WorkerStage):
     """Scale an update down until what is *sent*, as it decodes, has an L2 norm of at most `limit`.
 
     Whatever error feedback brought along, and however the codec rounds: it is the bytes that are measured. What is cut

@@ -25,7 +25,7 @@ class Answers:
         return self.accepted + self.refused + self.others
 
 
-class Tally:
+class AnswerTally:
     """Counts `answers`."""
 
     def __init__(self) -> None:

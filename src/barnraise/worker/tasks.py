@@ -21,7 +21,7 @@ from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.limits import Limits, unlent
 from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
-from barnraise.worker.tally import Tally
+from barnraise.worker.tally import AnswerTally
 
 Greet = Callable[[float], Action]
 
@@ -62,7 +62,7 @@ class Tasks:
         self.waiting: AnyTask | None = None
         self.leaving = False
         self.failures = 0
-        self.lead, self.tally = Lead(), Tally()
+        self.lead, self.tally = Lead(), AnswerTally()
         self.watching = False
         self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
         self._asked_at = self._taken_at = math.inf

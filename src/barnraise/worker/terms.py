@@ -61,7 +61,7 @@ def require_settings(settings: WorkerSettings) -> None:
 
 
 @dataclass(frozen=True)
-class Fit:
+class MemoryFit:
     """What of a run fits into a worker's memory: `tokens` of a batch go through the model at a time (None: as many as
     an accelerator's own memory takes)."""
 
@@ -77,7 +77,7 @@ def fit(
     device: str,
     *,
     instead: str = memory.REMEDY,
-) -> Fit:
+) -> MemoryFit:
     """What fits into `available` bytes with the model: so many tokens of a batch as the longest rows have of which one
     fits, but no more than a batch has. What the model and these leave is for what is fetched, and for a task's rows.
     `instead`: what to do where that is too little.
@@ -96,7 +96,7 @@ def fit(
     if device != "cpu":
         vectors = HOST_VECTORS * memory.FLOAT * size
         memory.require(vectors, available, "this run's vectors", instead)
-        return Fit(None, _limits(available - vectors, snapshot, meta, lengths))
+        return MemoryFit(None, _limits(available - vectors, snapshot, meta, lengths))
     moments, batch_size = INNER.entry(settings.inner.optimizer).declares.moments, settings.inner.batch_size
     tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first
@@ -107,7 +107,7 @@ def fit(
             longest, used = length, max(used, row.vectors + rows * row.activations)
             tokens = max(tokens, rows * length)
     measured = memory.measuring(manifest.model, context=meta.context, inner_states=moments)
-    return Fit(
+    return MemoryFit(
         tokens,
         msgspec.structs.replace(
             _limits(available - used, snapshot, meta, lengths),

@@ -15,7 +15,7 @@ from barnraise.compression.catalog import CATALOG
 from barnraise.compression.feedback import WHOLE, ErrorFeedback
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob
-from barnraise.worker.stages import Clip, Difference, Draft, Encode, Feedback, Stage
+from barnraise.worker.stages import Clip, Difference, Draft, Encode, Feedback, WorkerStage
 
 Opened: TypeAlias = tuple[slice, Reader]
 
@@ -70,7 +70,7 @@ class UpdatePath:
         crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
         self.feedback = ErrorFeedback(codec, decay, crew) if error_feedback and leaves_out else None
-        self.stages: list[Stage] = [
+        self.stages: list[WorkerStage] = [
             Difference(crew),
             *([Feedback(self.feedback)] if self.feedback else []),
             Encode(),

@@ -101,7 +101,9 @@ class ReplayedContribution(Attempt):
             marks = (one_verdict(assignment), no_credit(assignment, cast.accomplice.name))
             if self.rng.random() < 0.5:
                 again: list[Message | list[Buffer]] = [encode(cast.done, cast.payload)]
-                return Trace(told(await say(scene.invite(way), cast.insider.keys, again)).replace("Identify", ""), marks)
+                return Trace(
+                    told(await say(scene.invite(way), cast.insider.keys, again)).replace("Identify", ""), marks
+                )
             if await cast.accomplice.greet() is None:
                 raise Unmade("the accomplice is not welcome")
             await cast.accomplice.send(cast.done, cast.payload)

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from barnraise.controller.fleet import role_permissions
 from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.failure_detector import UNKNOWN_ROUND_TRIP, FailureDetector
@@ -99,16 +101,8 @@ class Membership(Part):
         """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
-            yield NodeChanged(
-                self.now,
-                event.node,
-                Change.ENROLLED,
-                reason,
-                key=event.key,
-                signer=event.signer,
-                role=event.role,
-                owner=event.owner,
-            )
+            made = NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer)
+            yield structs.replace(made, role=event.role, owner=event.owner)
             yield Send(event.node, Enrolled(event.node))
 
     def rekey(self, event: Rekeyed) -> Steps:
@@ -144,10 +138,8 @@ class Membership(Part):
             yield from self.backoff.told(node)
         self._listen()
         self.excused.pop(node, None)
-        detector, silent = (
-            self.detectors.setdefault(node, FailureDetector(self.leases.longest)),
-            self.silent.pop(node, None),
-        )
+        detector = self.detectors.setdefault(node, FailureDetector(self.leases.longest))
+        silent = self.silent.pop(node, None)
         if node not in self.seen:
             self._look_at(node, self.now + self.intervals()[1])
             if silent is not None and not restarted:  # it was there all the time: its frames were late

@@ -86,14 +86,14 @@ class Pacing(Part):
         if not tasks.tune or link is None or rate <= 0.0:
             return
         round_trip = min(link.round_trip, node.speed.turnaround) if node.speed.turnaround else link.round_trip
-        measured = tuning.Measured(self._batch_tokens / rate, round_trip, link.up, link.down)
+        measured = tuning.MeasuredNode(self._batch_tokens / rate, round_trip, link.up, link.down)
         least = max(node.tuning.least_steps, tasks.local_steps)
-        now_at = tuning.Tuned(node.tuning.rung, least, node.tuning.partition)
+        now_at = tuning.TunedTask(node.tuning.rung, least, node.tuning.partition)
         versions = max(
             1.0, self.state.num_live / max(1, self.state.buffer.size)
         )  # that are made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
-        choices = tuning.Choices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
+        choices = tuning.TuningChoices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
         found = tuning.tune(measured, now_at, choices, down)
         if found != now_at:
             sent = payloads.rungs[found.rung] // payloads.divisors[found.partition]

@@ -23,7 +23,7 @@ from barnraise.core.errors import InviteError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import Blob
 from barnraise.ledger import notes
-from barnraise.ledger.copying import Found, LedgerCopy, RowReader, brought, is_note, understood
+from barnraise.ledger.copying import DecodedRow, LedgerCopy, RowReader, brought, is_note, understood
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.base import Connection
 from barnraise.wire.downloads import Download, WrongDigestError
@@ -101,7 +101,7 @@ class _Fetching:
             self.arrived.exception()
 
 
-def pieces(rows: Sequence[Found], num_bytes: int) -> Iterator[Sequence[Found]]:
+def pieces(rows: Sequence[DecodedRow], num_bytes: int) -> Iterator[Sequence[DecodedRow]]:
     """The rows, in their order, cut so that the payloads of each piece have so many bytes at most, or are one."""
     begin, size = 0, 0
     for end, row in enumerate(rows):
@@ -217,7 +217,7 @@ class Follower:
         if not self.lag:
             self.in_sync_at = time.monotonic()
 
-    async def _payloads(self, rows: Sequence[Found]) -> dict[int, bytes]:
+    async def _payloads(self, rows: Sequence[DecodedRow]) -> dict[int, bytes]:
         """What the contributions among `rows` brought, as far as the controller has it still."""
         wanted = [(row.id, judged) for row in rows if (judged := brought(row)) is not None]
         blobs = {j.claim.digest: Blob(j.claim.digest, j.claim.num_bytes) for _, j in wanted}

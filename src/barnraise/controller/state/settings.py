@@ -20,7 +20,7 @@ SLOWEST_LINK = 50_000.0  # bytes a second
 
 FLEET_HEARTBEATS = 800.0
 """Heartbeats a second that a controller is willing to hear: a fifth of a core, where they come over HTTP
-(docs/benchmarks.md)."""
+(docs/research/benchmarks.md)."""
 
 SIMULATED_HEARTBEATS = 100.0
 """The same in virtual time, where each is an event of the simulator."""

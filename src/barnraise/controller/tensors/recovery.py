@@ -20,9 +20,6 @@ from barnraise.ledger import Checkpoints, Latest, Ledger, notes
 from barnraise.ledger.decisions import AnyDecision, Noted, VersionClosed, VersionMade
 from barnraise.models.vectors import bears
 
-RESUME_GRACE = 10.0
-"""Seconds that workers have to find a controller that came back."""
-
 
 @dataclass
 class Replayed:

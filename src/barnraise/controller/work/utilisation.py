@@ -11,7 +11,7 @@ from typing import Any
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.ledger.decisions import Assigned, Change, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import Employed, Released
-from barnraise.matching.metrics import Tally
+from barnraise.matching.metrics import MatchingTally
 
 TOLD_EVERY = 60.0
 """Seconds between figures on the ledger, at least."""
@@ -22,12 +22,12 @@ class Utilisation(Part):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.tally = Tally()
+        self.tally = MatchingTally()
         self._there: set[str] = set()
         self._busy: set[str] = set()
         self._at = self._told_at = 0.0
 
-    def until(self, time: float) -> Tally:
+    def until(self, time: float) -> MatchingTally:
         """The figures as of `time`."""
         if not self.state.progress.final and time > self._at:
             self.tally.available += (time - self._at) * len(self._there)

@@ -18,7 +18,7 @@ from barnraise.data.shards import Dataset
 from barnraise.training.local import LocalTrainer
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.executor import WorkerExecutor
-from barnraise.worker.stages import Draft, Stage
+from barnraise.worker.stages import Draft, WorkerStage
 from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 from barnraise.worker.update_path import SentUpdate
 
@@ -123,7 +123,7 @@ class Attacker(WorkerExecutor):
         return msgspec.structs.replace(found, steps=found.steps + self._spared, payload=payload, transcript=told)
 
 
-class _Turn(Stage):
+class _Turn(WorkerStage):
     """The attack's turn at the pseudo-gradient."""
 
     def __init__(self, attacker: Attacker) -> None:
@@ -133,7 +133,7 @@ class _Turn(Stage):
         self._attacker.acting.update(update.vector, self._attacker.scene(update.version))
 
 
-class _Shown(Stage):
+class _Shown(WorkerStage):
     """An honest node's pseudo-gradient goes on a board."""
 
     def __init__(self, node: str, board: Board) -> None:

@@ -81,7 +81,7 @@ _DROPPED = {
 }
 
 
-class Session:
+class HttpSession:
     """One client that shook hands: its proven key, its two channels, and what waits for it."""
 
     def __init__(self, peer: Peer, ciphers: Ciphers, budget: Budget) -> None:
@@ -98,8 +98,8 @@ class XmlRpcListener(Listener):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sessions: dict[bytes, Session] = {}
-        self._unproven: dict[bytes, Session] = {}  # some of the above, in the order of their coming
+        self._sessions: dict[bytes, HttpSession] = {}
+        self._unproven: dict[bytes, HttpSession] = {}  # some of the above, in the order of their coming
         self._arrived, self._room = Signal(), Signal()
         self._closed = False
         self._second, self._handshakes = 0, 0
@@ -134,7 +134,7 @@ class XmlRpcListener(Listener):
         session = self._session_of(path)
         return NOBODY if session is None or session.peer.route in self._unproven else session.peer.key
 
-    def _session_of(self, path: str) -> Session | None:
+    def _session_of(self, path: str) -> HttpSession | None:
         name = path.removeprefix(marshalling.PATH + "/")
         try:
             return self._sessions.get(bytes.fromhex(name)) if len(name) == 2 * SESSION_BYTES else None
@@ -175,10 +175,10 @@ class XmlRpcListener(Listener):
         reply, ciphers = responder.reply(route)
         if len(self._unproven) >= MAX_UNPROVEN:
             self._end(next(iter(self._unproven.values())))
-        self._sessions[route] = self._unproven[route] = Session(Peer(route, key), ciphers, self.budget)
+        self._sessions[route] = self._unproven[route] = HttpSession(Peer(route, key), ciphers, self.budget)
         return reply
 
-    async def _exchange(self, session: Session, envelope: bytes, prove: Callable[[str], str]) -> bytes:
+    async def _exchange(self, session: HttpSession, envelope: bytes, prove: Callable[[str], str]) -> bytes:
         """Carry out a request, or repeat the answer to the last one."""
         _, channel, _ = split(envelope)
         async with session.locks[channel]:
@@ -202,7 +202,7 @@ class XmlRpcListener(Listener):
             session.heard = self._loop.time()
             return answerer.last_reply
 
-    def _prove(self, session: Session) -> None:
+    def _prove(self, session: HttpSession) -> None:
         """The first sealed request has come: now, and not before, the session displaces older ones of its key."""
         if self._unproven.pop(session.peer.route, None) is None:
             return
@@ -215,7 +215,7 @@ class XmlRpcListener(Listener):
         if len(self._sessions) - len(self._unproven) > MAX_SESSIONS:
             raise marshalling.CallFault(marshalling.BUSY, "too many connections: try again later")
 
-    async def _push(self, session: Session, content: bytes) -> bytes:
+    async def _push(self, session: HttpSession, content: bytes) -> bytes:
         """Take a batch as soon as there is room; an empty one is a goodbye."""
         messages = unpack(content)
         if not messages:
@@ -231,7 +231,7 @@ class XmlRpcListener(Listener):
         self._arrived.wake()
         return TAKEN
 
-    async def _pull(self, session: Session, content: bytes) -> bytes:
+    async def _pull(self, session: HttpSession, content: bytes) -> bytes:
         """The messages at hand, after a while of waiting for some. An empty batch when none came."""
         session.pulled = self._loop.time()
         wanted = min(BATCH, WANTED.unpack(content)[0]) if len(content) == WANTED.size else BATCH
@@ -249,7 +249,7 @@ class XmlRpcListener(Listener):
 
     # Sessions that end
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: HttpSession) -> None:
         self._sessions.pop(session.peer.route, None)
         self._unproven.pop(session.peer.route, None)
         session.mailbox.clear()

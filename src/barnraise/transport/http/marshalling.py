@@ -91,7 +91,7 @@ def read_response(document: bytes) -> bytes:
 
 def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
     """The texts of the elements that hold some, by path."""
-    reader = _Reader(_LEAVES[kind])
+    reader = _XmlReader(_LEAVES[kind])
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     parser.buffer_size = 1 << 16
@@ -110,7 +110,7 @@ def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
     return reader.found
 
 
-class _Reader:
+class _XmlReader:
     """Follows a document along the paths that there may be."""
 
     def __init__(self, leaves: set[str]) -> None:

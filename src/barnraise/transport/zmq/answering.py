@@ -39,7 +39,7 @@ class _Asker:
         self.waiting: asyncio.TimerHandle | None = None
 
 
-class Answers:
+class ReplySockets:
     """All REQ sockets of a listener. `reply` sends one answer."""
 
     def __init__(self, reply: Callable[[Peer, Sequence[Buffer]], None], budget: Budget) -> None:

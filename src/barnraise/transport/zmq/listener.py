@@ -12,11 +12,11 @@ from barnraise.core.errors import AddressError
 from barnraise.transport.base import BATCH_BYTES, BATCH_MESSAGES, Address, Delivery, Listener, Peer, bind_error, parse
 from barnraise.transport.identity import Keys
 from barnraise.transport.names import numeric
-from barnraise.transport.zmq.answering import Answers
+from barnraise.transport.zmq.answering import ReplySockets
 from barnraise.transport.zmq.connections import ZmqConnections
 from barnraise.transport.zmq.loop_socket import LoopSocket, contents
 from barnraise.transport.zmq.options import Context, endpoint, new_context, new_router, terminate
-from barnraise.transport.zmq.outgoing import Outgoing
+from barnraise.transport.zmq.outgoing import OutgoingLines
 from barnraise.transport.zmq.zap import DOMAIN, ZapHandler
 from barnraise.wire.frames import Buffer, num_bytes
 
@@ -39,8 +39,8 @@ class ZmqListener(Listener):
         self._zap_handler = ZapHandler(self._context, self.revoked)
         router = new_router(self._context, keys, DOMAIN, ipv6=":" in host)
         self._socket = LoopSocket(router)
-        self._answers = Answers(self._reply, self.budget)
-        self._outgoing = Outgoing(self._socket, self.budget, self._may_hear, self._hang_up)
+        self._answers = ReplySockets(self._reply, self.budget)
+        self._outgoing = OutgoingLines(self._socket, self.budget, self._may_hear, self._hang_up)
         self._door = ZmqConnections(self._context, router, self.is_member, self._gone, self._outgoing.sweep)
         try:
             self._socket.socket.bind(endpoint(host, address.port))

@@ -45,7 +45,7 @@ class _Line:
         self.since = 0.0  # when the first of `handed` became the first
 
 
-class Outgoing:
+class OutgoingLines:
     """All lines of a listener. `may_hear` says whether a peer is still at its route, `hang_up` ends what is there."""
 
     def __init__(
