@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from barnraise.account.reducer import Kinds, Reducer
-from barnraise.config.schema import TrainingSection
+from barnraise.config.aliases import canonical
+from barnraise.config.policy_sections import AggregationSection, TrustSection
+from barnraise.config.section import Section
 from barnraise.core.errors import InputError
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, VersionMade, notes
 from barnraise.plan.choices import Aggregation, aggregation_of
 
-_KEYS = (
-    "aggregation_rule",
-    "aggregation_f",
-    "aggregation_fallback",
-    "trim_ratio",
-    "aggregation_options",
-    "unguaranteed",
-    "believed_liars",
-    "liar_odds",
-)
+S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True)
@@ -98,8 +91,15 @@ def merging(nodes: int, excluded: int, size: notes.BufferSize | None, run_file: 
 
 def _rule(run_file: dict[str, Any]) -> Aggregation | None:
     """The rule that the ledger tells of; None where it is not told, or not known here (any more)."""
-    training: dict[str, Any] = run_file.get("training", {})
+    content = canonical(run_file).content
     try:
-        return aggregation_of(TrainingSection(**{key: training[key] for key in _KEYS if key in training}))
+        return aggregation_of(
+            _known(AggregationSection, content.get("aggregation", {})), _known(TrustSection, content.get("trust", {}))
+        )
     except (InputError, ValueError):
         return None
+
+
+def _known(section: type[S], values: dict[str, Any]) -> S:
+    """The section of those `values` whose keys there are; another version of barnraise may have had others."""
+    return section(**{key: value for key, value in values.items() if key in section.model_fields})

@@ -113,7 +113,7 @@ def falls_back(members: Sequence[Member], fallback: str) -> int:
         if each.declares.keeps:
             raise OptionError(
                 f"aggregation rule '{each.name}' keeps something from version to version, so that no version can be "
-                "made by another rule: leave aggregation_fallback out, or choose rules that keep nothing"
+                "made by another rule: leave aggregation.fallback out, or choose rules that keep nothing"
             )
     return min(fewest(members), fewest([(entry, options)]))
 
