@@ -10,32 +10,32 @@ from barnraise.ledger.decisions import Change
 
 
 class LookedAt(msgspec.Struct, frozen=True):
-    """Contributions that others did anew, and those of which the controller saw what they do for their rows."""
+    """Contributions that other nodes repeated, and those that the controller scored."""
 
     anew: int = 0
     scored: int = 0
-    lapsed: int = 0  # audits that settled nothing
+    lapsed: int = 0  # audits without a verdict
 
 
 class RunTotals(msgspec.Struct, frozen=True):
-    """The run so far. `seconds` adds up the epochs: the time between them does not count."""
+    """The run so far; `seconds` adds up the epochs, without the time between them."""
 
     version: int  # the newest whose parameters exist, -1 for none
     accepted: int
     refused: int
     discarded: int
-    tokens: int  # of accepted contributions
-    num_bytes: int  # of the payloads of all judged contributions
+    tokens: int  # accepted contributions'
+    num_bytes: int  # size of the payloads of all judged contributions
     contributors: int  # nodes with an accepted contribution
     epochs: int
     seconds: float
-    found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
+    found: int = 0  # accepted results that are no contributions: measurements, and repeated work
     signed: int = 0  # accepted contributions that their nodes signed
     looked_at: LookedAt = LookedAt()
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What became of a node's assignments."""
+    """The outcomes of a node's assignments."""
 
     assigned: int
     accepted: int
@@ -50,28 +50,28 @@ class Outcomes(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> int:
-        """Those without an outcome: yet, or when the run ended."""
+        """Return those without an outcome: yet, or when the run ended."""
         return self.assigned - self.judged - self.lost
 
 
 class NodeTotals(msgspec.Struct, frozen=True):
-    """One node so far."""
+    """The totals of one node so far."""
 
     node: str
     change: Change  # the last
     reason: str
-    time: float  # of that change
+    time: float  # time of that change
     outcomes: Outcomes
-    tokens: int  # of accepted contributions
+    tokens: int  # accepted contributions'
     num_bytes: int
-    seconds: float  # of work on contributions, as the node tells it
-    mean_staleness: float  # of judged contributions
+    seconds: float  # seconds of work on contributions, by the node's claim
+    mean_staleness: float  # judged contributions'
     max_staleness: int
-    device: str  # as the node tells it
+    device: str  # by the node's claim
 
 
 class VersionRow(msgspec.Struct, frozen=True):
-    """One version: when its buffer closed and of what it was made. `made_time` and `digest` are None until it is."""
+    """One version and its contributions; `made_time` and `digest` are None until it is made."""
 
     version: int
     time: float
@@ -91,11 +91,11 @@ class LossPoint(msgspec.Struct, frozen=True):
     tokens: int
     seconds: float
     loss: float
-    owners: int = 0  # who measured each row, at least; 0: the controller did, or the ledger does not tell
+    owners: int = 0  # owners that measured each row, at least; 0: the controller did, or unknown
 
 
 class AssignmentRow(msgspec.Struct, frozen=True):
-    """One assignment and what became of it; `stop` is None while nothing has."""
+    """One assignment and its outcome; `stop` is None while it is open."""
 
     assignment: int
     node: str
