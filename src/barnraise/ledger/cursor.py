@@ -57,8 +57,10 @@ class Cursor:
             self._queries.append((query, form))
 
     def new(self) -> Iterator[Batch]:
-        """The rows since the last call, as far as they were committed when this one began. Raises StorageError, and
-        CorruptionError for a row that is damaged."""
+        """Read the rows since the last call that are committed when this call begins.
+
+        Raises StorageError, and CorruptionError for a row that is damaged.
+        """
         newest = newest_id(self._connection, self._path)
         while self.position < newest:
             until = min(self.position + BATCH, newest)
@@ -90,7 +92,7 @@ _SPANS = " UNION ALL ".join(
 def newest_id(connection: sqlite3.Connection, path: Path) -> int:
     """The id of the last row that was committed, 0 when there is none."""
     with storage_errors(path, "read"):
-        connection.execute("BEGIN")  # of one moment: it is the last row of a commit
+        connection.execute("BEGIN")  # one snapshot: its last row ends a commit
         try:
             return max(_largest(connection, form.id_column, form.table) for form in FORMATS.values())
         finally:

@@ -1,4 +1,4 @@
-"""What came of the work in a ledger, as plain values: of the run, of a node, of a version, of an assignment."""
+"""The outcomes of the work in a ledger as plain values: for the run, a node, a version and an assignment."""
 
 from __future__ import annotations
 
