@@ -23,10 +23,12 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Dispatched:
-    """How work found its nodes: the matching, or why no market stands; what became of nodes' time when last told; by
-    which share, in the median, what a task took was not what was expected (None: no node had done enough), the share of
-    those that were `within` the standard deviation that was told, and of how many tasks. `doubts` tell why nodes get
-    none at that time (`account.nodes`): they were lost and came back again and again, or were found guilty."""
+    """The matching of tasks and nodes, or the reason why no market stands.
+
+    The newest use of nodes' time; the median error of expected task times, as a share (None: no node had done enough),
+    the share of those `within` the expected standard deviation, and their number. `doubts` are the reasons why nodes
+    get no tasks at that time (`account.nodes`): repeated losses, or a verdict.
+    """
 
     matching: Matching | None = None
     no_market: str = ""
@@ -39,7 +41,10 @@ class Dispatched:
 
 @dataclass(frozen=True)
 class Account:
-    """A run so far. `finished` says why it ended, empty while it has not; `end` is the run's clock at its last row."""
+    """A run so far.
+
+    `finished` is the reason of its end, empty before; `end` is the run's clock at its last row.
+    """
 
     run: RunDirectory
     totals: RunTotals
@@ -56,7 +61,7 @@ class Account:
 
     @property
     def lowered(self) -> float | None:
-        """The second since when contributions are acknowledged without the standby that they should wait for."""
+        """Return since when contributions are acknowledged without the standby that they should wait for."""
         lowered = notes.kind_of(notes.DurabilityLowered)
         kinds = (lowered, notes.kind_of(notes.DurabilityRestored), notes.kind_of(notes.Resumed))
         last = next((one for one in reversed(self.happenings) if one.kind in kinds), None)
@@ -79,7 +84,7 @@ class Account:
         return FLOAT_BYTES * self.num_parameters
 
     def as_json(self) -> dict[str, Any]:
-        """What `train --json` and `resume --json` end with; totals are over the whole run."""
+        """Return the end of `train --json` and `resume --json`; totals are over the whole run."""
         totals, employed = self.totals, self.dispatch.employed
         return {
             "run_dir": str(self.run.path),
@@ -123,7 +128,7 @@ class AccountReader:
         self._feed = RowFeed(self._view, self._folded.reducers, timeline=self._folded.timeline)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the ledger."""
         self._view.close()
 
     def __enter__(self) -> AccountReader:
@@ -135,7 +140,10 @@ class AccountReader:
         self.close()
 
     def read(self) -> Account:
-        """The account by now. Raises RunDirectoryError, StorageError, CorruptionError."""
+        """Return the present account.
+
+        Raises RunDirectoryError, StorageError, CorruptionError.
+        """
         self._feed.advance()
         found, end = self._folded, self._folded.timeline.end
         newest, version = found.newest, found.version
@@ -164,19 +172,25 @@ class AccountReader:
 
 
 def read(run: RunDirectory) -> Account:
-    """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
+    """Read the account of `run`, whether it works now or not.
+
+    Raises RunDirectoryError, StorageError.
+    """
     with AccountReader(run) as reader:
         return reader.read()
 
 
 def assignments(run: RunDirectory) -> list[AssignmentRow]:
-    """Every assignment of `run` and what became of it."""
+    """Return every assignment of `run` with its outcome."""
     with LedgerView(run.ledger) as view:
         return view.assignments()
 
 
 def manifest(run: RunDirectory) -> Manifest:
-    """What the run told its workers of the model. Raises RunDirectoryError when it was never prepared."""
+    """Return the run's description of the model for workers.
+
+    Raises RunDirectoryError when it was never prepared.
+    """
     path = run.path / MANIFEST
     try:
         with path.open("rb") as file:

@@ -1,4 +1,7 @@
-"""The report's pictures: the loss curve, and who worked when. Colours are Okabe and Ito's, told apart by everyone."""
+"""The report's pictures: the loss curve, and a timeline of work.
+
+Colours are Okabe and Ito's, distinct for all readers.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ MOMENTS: dict[tuple[str, ...], tuple[str, str, str]] = {
 """Kinds of happenings -> their name in the legend, marker and colour."""
 
 MOST_LETTERS = 24
-"""Of what stands below a column."""
+"""Letters below a column, at most."""
 
 LOG_SHARE = 0.1
-"""Of the largest loss: where the smallest is below that, a linear axis would show a flat line."""
+"""Share of the largest loss: where the smallest is below that, a linear axis would show a flat line."""
 
 MOST_LANES = 40
 MOST_BARS = 4000
-"""Above it, neighbouring bars of one sort are drawn as one."""
+"""Above it, neighbouring bars of one kind are drawn as one."""
 
 STYLE = {
     "font.size": 9.5,
@@ -60,8 +63,10 @@ STYLE = {
 
 
 def loss_chart(path: Path, losses: Sequence[LossPoint], happenings: Sequence[Happening]) -> None:
-    """Held-out loss against tokens and against seconds, as a PNG; on a logarithmic axis once it fell to a LOG_SHARE of
-    what it was. Raises StorageError."""
+    """Draw held-out loss against tokens and against seconds, as a PNG.
+
+    The axis is logarithmic once the loss fell to a LOG_SHARE of its start. Raises StorageError.
+    """
     plt = _pyplot()
     per_count, count = _count_unit(max((point.tokens for point in losses), default=0))
     per_time, time = _time_unit(max((point.seconds for point in losses), default=0.0))
@@ -93,7 +98,10 @@ def _curve(axes: Any, places: Sequence[float], values: Sequence[float]) -> None:
 def timeline_chart(
     path: Path, assignments: Sequence[AssignmentRow], happenings: Sequence[Happening], end: float
 ) -> None:
-    """A lane for each worker with its assignments as bars, coloured by what became of them. Raises StorageError."""
+    """Draw a lane for each worker with its assignments as bars, coloured by their outcomes.
+
+    Raises StorageError.
+    """
     plt = _pyplot()
     lanes = _lanes(assignments, happenings)
     pace, time = _time_unit(end)
@@ -118,7 +126,7 @@ def timeline_chart(
 
 
 def _lanes(assignments: Sequence[AssignmentRow], happenings: Sequence[Happening]) -> list[str]:
-    """The nodes to draw, in the order in which they came: those with the most tokens when there are too many."""
+    """Return the nodes to draw, in order of arrival: those with the most tokens when there are too many."""
     tokens: dict[str, int] = {happening.node: 0 for happening in happenings if happening.kind == "joined"}
     for row in assignments:
         tokens[row.node] = tokens.get(row.node, 0) + (row.tokens if row.outcome == "accepted" else 0)
@@ -131,7 +139,7 @@ def _lanes(assignments: Sequence[AssignmentRow], happenings: Sequence[Happening]
 def _draw_presence(
     axes: Any, place: dict[str, int], happenings: Sequence[Happening], end: float, pace: float
 ) -> list[Any]:
-    """A pale band while a node took part."""
+    """Draw a pale band while a node took part."""
     since: dict[str, float] = {}
     for happening in happenings:
         if happening.kind in ("joined", "restarted", "back"):
@@ -181,7 +189,7 @@ def _draw_bars(
 
 
 def _merged(bars: Sequence[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
-    """Bars that are at most `gap` apart, as one."""
+    """Merge bars that are at most `gap` apart."""
     merged: list[tuple[float, float]] = []
     for start, stop in sorted(bars):
         if merged and start - merged[-1][1] <= gap:
@@ -214,7 +222,7 @@ def _draw_moments(axes: Any, place: dict[str, int], happenings: Sequence[Happeni
 
 
 def _mark_controller(axes: Any, happenings: Sequence[Happening], pace: float) -> list[Any]:
-    """A line wherever the controller was started again."""
+    """Draw a line at each restart of the controller."""
     lines = [
         axes.axvline(happening.time / pace, color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="controller resumed")
         for happening in happenings
@@ -224,8 +232,10 @@ def _mark_controller(axes: Any, happenings: Sequence[Happening], pace: float) ->
 
 
 def heat_map(path: Path, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:
-    """By how many nats each rule is worse under each attack, as a PNG; None is a model that has learnt nothing. Colours
-    end at 1 nat. Raises StorageError."""
+    """Draw by how many nats each rule is worse under each attack, as a PNG.
+
+    None is a model that has learnt nothing. Colours end at 1 nat. Raises StorageError.
+    """
     plt = _pyplot()
     with plt.rc_context(STYLE | {"axes.spines.left": False, "axes.spines.bottom": False}):
         size = 3.0 + 0.8 * len(columns), 1.8 + 0.34 * len(rows)

@@ -1,4 +1,4 @@
-"""What happened in a run, in sentences: the same for the live view, `status` and the report."""
+"""The events of a run as sentences: the same for the live view, `status` and the report."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing worth telling. `kind` is that of the event, or joined, back, restarted, left, killed or
-    revoked for a node."""
+    """One event of a run.
+
+    `kind` is that of the event, or joined, back, restarted, left, killed or revoked for a node.
+    """
 
     time: float
     kind: str
@@ -26,8 +28,10 @@ class Happening:
 
 
 class Chronicle(Reducer):
-    """Turns what the ledger says of nodes and events into sentences (`happenings`, the oldest first); what is routine
-    is left out. `sessions` and `live` are of nodes; those `dismissed` ended as they were told to, when the run did."""
+    """Turns the ledger's rows of nodes and events into sentences (`happenings`, the oldest first), without routine.
+
+    `sessions` and `live` are of nodes; those `dismissed` ended as requested, with the run.
+    """
 
     kinds: ClassVar[Kinds]
 
@@ -44,7 +48,7 @@ class Chronicle(Reducer):
                 self.happenings.append(Happening(decision.time, kind, decision.node, text))
 
     def take(self) -> list[Happening]:
-        """What happened since the last call, which is kept no longer."""
+        """Return the events since the last call, and drop them."""
         found, self.happenings = self.happenings, []
         return found
 
@@ -125,16 +129,16 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
-"""What is told of a note, and of the node it is about; nothing of all others."""
+"""Sentences of notes about their nodes; other notes have none."""
 
 Chronicle.kinds = (NodeChanged, *_TOLD)
 
 
 def plain(text: str, longest: int) -> str:
-    """`printable`, in ASCII: for columns."""
+    """Return `printable` text in ASCII, for columns."""
     return printable(text.encode("ascii", "replace").decode(), longest)
 
 
 def of_note(happenings: Iterable[Happening]) -> list[Happening]:
-    """Without the routine of a healthy run: evaluations and the size of the buffer."""
+    """Return the events without the routine of a healthy run: evaluations and the size of the buffer."""
     return [happening for happening in happenings if happening.kind not in ("evaluated", "buffer_size")]

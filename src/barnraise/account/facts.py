@@ -1,4 +1,4 @@
-"""What came of a run, in a few labelled lines."""
+"""The results of a run in a few labelled lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALONE = "; one owner alone measured the last one: nobody else could confirm it"
 
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:
-    """The run in a few labelled lines, for the terminal and the report."""
+    """Yield the run in a few labelled lines, for the terminal and the report."""
     totals = account.totals
     if account.first_loss is None:
         yield "loss", "never measured"
@@ -69,7 +69,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
 
 
 def matching_text(matching: Matching) -> str:
-    """How stable the matching is, and in the mean over the time, and what moved in it."""
+    """Describe the stability of the matching, its mean over time, and its moves."""
     now, mean = matching.newest, matching.mean
     return (
         f"{now.nodes:,} nodes and {now.tasks:,} tasks on offer, {now.moves:,} moves in {now.events:,} events, "
@@ -81,12 +81,12 @@ def matching_text(matching: Matching) -> str:
 
 
 def _at_prices(matched: Matched) -> str:
-    """Empty for ledgers that do not tell."""
+    """Describe the stability at prices; empty for ledgers without it."""
     return f", at the prices in use {matched.priced:.2f}" if matched.priced >= 0.0 else ""
 
 
 def forecast_text(error: float, within: float | None, tasks: int) -> str:
-    """How well it was foreseen what tasks take, of so many tasks."""
+    """Describe the accuracy of `tasks` predicted task times."""
     told = "" if within is None else f"; {within:.0%} of them within the standard deviation that was expected"
     return (
         f"tasks take {error:.1%} more or less than expected in the median (of {count_text(tasks, 'task')}, after "
@@ -95,12 +95,12 @@ def forecast_text(error: float, within: float | None, tasks: int) -> str:
 
 
 def withstood_text(f: int | None, guaranteed: bool) -> str:
-    """What stands behind the number of nodes that a version is made of."""
+    """Describe the guarantee behind the number of nodes in a version."""
     return "" if f is None else f", f {f:,}{'' if guaranteed else ' UNGUARANTEED'}"
 
 
 def signed(count: int, accepted: int) -> str:
-    """How many contributions their nodes cannot deny, of so many that were accepted."""
+    """Describe how many of `accepted` contributions are signed."""
     if count < accepted:
         return f"{count:,} of {count_text(accepted, 'contribution')}: nodes without a key sign nothing"
     return f"{count_text(count, 'contribution')}, each with its node's key"

@@ -1,5 +1,4 @@
-"""All that a run's account is made of, folded from its ledger's rows: the state of every reducer, which a file can
-hold."""
+"""The reducers of a run's account, folded from its ledger's rows: a file can hold their state."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Folded(msgspec.Struct):
 
     @property
     def reducers(self) -> list[Reducer]:
-        """All of them."""
+        """Return the list of all reducers."""
         return [
             self.tallies, self.losses, self.chronicle, self.newest, self.version, self.foreseen, self.matchings,
             self.doubts,

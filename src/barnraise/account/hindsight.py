@@ -1,7 +1,7 @@
-"""How well tasks were foreseen: what the ledger says they were expected to take, beside what they took.
+"""The accuracy of predicted task times: the ledger's expectations, beside the actual times.
 
-Of the seconds from when a node could begin (it had the task, and its last result had come) to its result. The first ten
-tasks of a node do not count: by them it becomes known.
+Counted are the seconds from when a node could begin (it had the task, and its last result had come) to its result. The
+first ten tasks of a node do not count: they make it known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunningMedian(msgspec.Struct):
 
     @property
     def value(self) -> float | None:
-        """The median; of an even number of them the mean of the two in the middle, and None of none."""
+        """Return the median; the mean of the two middle values of an even number, and None without values."""
         if not self.lower:
             return None
         if len(self.lower) > len(self.upper):
@@ -53,13 +53,16 @@ class RunningMedian(msgspec.Struct):
 
     @property
     def numbers(self) -> list[float]:
-        """All of them, in no order."""
+        """Return all values, in no order."""
         return [-number for number in self.lower] + self.upper
 
 
 class Hindsight(msgspec.Struct):
-    """Takes assignments and verdicts in their order. `errors` are shares of what tasks took; `told` of them came with a
-    standard deviation, and `near` were within it; `early` are errors of the first tasks of a node."""
+    """Accumulates assignments and verdicts in their order.
+
+    `errors` are shares of actual times; `told` of them came with a standard deviation, and `near` were within it;
+    `early` are errors of the first tasks of a node.
+    """
 
     errors: RunningMedian = msgspec.field(default_factory=RunningMedian)
     early: list[float] = msgspec.field(default_factory=list)
@@ -72,17 +75,19 @@ class Hindsight(msgspec.Struct):
 
     @property
     def error(self) -> float | None:
-        """The median absolute error, as a share of what tasks took; None where no node had more than ten."""
+        """Return the median absolute error, as a share of actual times; None where no node had more than ten."""
         return self.errors.value
 
     @property
     def within(self) -> float | None:
-        """The share of tasks that were within the standard deviation that was told: 68% where it says what it should;
-        None where none was told."""
+        """Return the share of tasks within the expected standard deviation.
+
+        68% where it is right; None where none was given.
+        """
         return self.near / self.told if self.told else None
 
     def add(self, decision: Decision) -> None:
-        """The next decision of a run; most say nothing of it."""
+        """Add the next decision of a run; most have no effect."""
         if type(decision) is Assigned:
             self.open[decision.assignment] = decision
             self.ahead.setdefault(decision.node, {})[decision.assignment] = None
@@ -100,7 +105,7 @@ class Hindsight(msgspec.Struct):
         ahead.pop(d.assignment, None)
         kind = kind_of(given.kind)
         if not kind.contributes and ahead and min(ahead) < d.assignment:
-            return  # it has overtaken a payload: nobody knows when it was begun
+            return  # it has overtaken a payload: its start is not known
         free = self.free.get(d.node, 0.0)
         expected = _expected(given.terms)
         self.free[d.node] = d.time - expected.send

@@ -1,4 +1,4 @@
-"""How the standing market was over a run: as it was last told, and in the mean over the time."""
+"""The standing market over a run: its newest figures, and their mean over time."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ SHARES = {
     "blocking_density": "blocking",
     "regret": "regret",
 }
-"""Those figures that are shares, by the names that they have in what programs read, as fields of `Matched`."""
+"""Figures that are shares, by their names for programs, as fields of `Matched`."""
 
 COUNTS = {"market_events": "events", "moves": "moves", "rematches": "rematches"}
-"""The others, of the newest controller's time."""
+"""Counts, for the newest controller's time."""
 
 
 @dataclass(frozen=True)
 class Matching:
-    """What was told last, and the same with shares that are means over the time since the market was first told of."""
+    """The newest figures, and the same with shares that are means over the time since the first."""
 
     newest: Matched
     mean: Matched
 
 
 class Matchings(Reducer):
-    """Takes what was told of the market, in order: its newest figures, the `means` of the shares, which hold from `at`
-    on, and why no market stands (`absent`; empty while one does, and before anything was told)."""
+    """Folds the notes of the market, in order.
+
+    It keeps the newest figures, the `means` of the shares, which hold from `at` on, and why no market stands (`absent`;
+    empty while one does, and before the first note).
+    """
 
     kinds: ClassVar[Kinds] = (Matched, NoMarket)
 
@@ -51,8 +54,10 @@ class Matchings(Reducer):
             self.note(decision)
 
     def note(self, noted: Noted) -> None:
-        """The next note. Figures hold from its time on, or from the last one's: a controller's clock may be set
-        back."""
+        """Add the next note of the market.
+
+        Figures hold from its time on, or from the last one's: a controller's clock may be set back.
+        """
         if isinstance(noted.note, NoMarket):
             self.absent = noted.note.reason
         elif isinstance(noted.note, Matched):
@@ -61,7 +66,7 @@ class Matchings(Reducer):
                 mean.note(self.at, getattr(noted.note, name))
 
     def until(self, time: float) -> Matching | None:
-        """As of `time`; None where no market stands."""
+        """Return the figures as of `time`; None where no market stands."""
         if self.newest is None:
             return None
         means = {name: mean.mean(max(self.at, time)) for name, mean in self.means.items()}
@@ -69,7 +74,7 @@ class Matchings(Reducer):
 
 
 def as_figures(matching: Matching | None) -> dict[str, float | None]:
-    """All of it side by side for programs, None where no market stands."""
+    """Return all figures in one mapping for programs, None where no market stands."""
     newest, mean = (matching.newest, matching.mean) if matching else (None, None)
     found = {
         **{name: getattr(newest, key, None) for name, key in (COUNTS | SHARES).items()},

@@ -22,7 +22,10 @@ class Reducer(msgspec.Struct):
     """The rows that it takes."""
 
     def add(self, row_id: int, decision: Any, view: LedgerView) -> None:
-        """Take the next row. Of the ledger (`view`) it may look up rows before this one, and none after it."""
+        """Fold the next row.
+
+        It may look up earlier rows in the ledger (`view`), and no later ones.
+        """
         raise NotImplementedError
 
 
@@ -44,7 +47,7 @@ class Timeline(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """What the controllers' times add up to: the time between them does not count."""
+        """Return the sum of the controllers' times, without the time between them."""
         return sum((last - first for first, last in self.spans.values()), 0.0)
 
 

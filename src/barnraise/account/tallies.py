@@ -1,4 +1,4 @@
-"""What became of the work of a run and of each node, counted row by row."""
+"""The outcomes of the work of a run and of each node, counted row by row."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ class LastChange(msgspec.Struct):
 
 
 class WorkTally(msgspec.Struct):
-    """A node's work. `lost` is what was taken back before the run's end, `copied` what a copy came before; `judged`,
-    `staleness` (their sum) and `seconds` are those of contributions, `num_bytes` those of all results."""
+    """Counts of a node's work.
+
+    `lost` was taken back before the run's end, `copied` was finished by a copy first; `judged`, `staleness` (their sum)
+    and `seconds` are those of contributions, `num_bytes` those of all results.
+    """
 
     assigned: int = 0
     accepted: int = 0
@@ -66,10 +69,13 @@ class Pending(msgspec.Struct):
 
 
 class Tallies(Reducer):
-    """Counts what the run's work came to. A contribution that was accepted, but could not be used, was refused or
-    discarded (`voided`); one that is in no version at the end was discarded (`pending`, once something is `left_over`);
-    an accepted result without a payload is a finding, and no contribution. `end` is when the run took its last
-    contribution: what is released from then on is not lost, but not needed."""
+    """Counts the outcomes of the run's work.
+
+    An accepted contribution that could not be used was refused or discarded (`voided`); one that is in no version at
+    the end was discarded (`pending`, once something is `left_over`); an accepted result without a payload is a finding,
+    and no contribution. `end` is when the run took its last contribution: assignments released from then on are not
+    lost, but not needed.
+    """
 
     kinds: ClassVar[Kinds] = (
         NodeChanged, Assigned, Judged, VersionClosed, VersionMade, notes.Voided, notes.LeftOver, notes.Released,
@@ -193,8 +199,7 @@ class Tallies(Reducer):
             self.end = time
 
     def _left(self) -> dict[str, tuple[int, int, int]]:
-        """By node, how many of its contributions that were accepted are in no version and come into none, their tokens,
-        and how many of them are signed."""
+        """Return by node its accepted contributions that enter no version: number, tokens, and signed ones."""
         found: dict[str, tuple[int, int, int]] = {}
         for one in self.pending.values() if self.left_over else ():
             count, tokens, signed = found.get(one.node, (0, 0, 0))

@@ -1,4 +1,4 @@
-"""What a simulation found, as plain values."""
+"""The results of a simulation, as plain values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What became of contributions. `acceptance_rate` is accepted over accepted and refused, None before the first;
-    staleness is that of the accepted, of which so many are `signed`. `convicted` are the nodes that audits or scores
-    found guilty."""
+    """The verdicts on contributions.
+
+    `acceptance_rate` is accepted over accepted and refused, None before the first; staleness is that of the accepted,
+    of which `signed` are signed. `convicted` are the nodes that audits or scores found guilty.
+    """
 
     accepted: int
     refused: int
@@ -44,8 +46,11 @@ class SimulatedTraffic:
 
 @dataclass(frozen=True)
 class Losses:
-    """Held-out losses in nats a token, None where work was only costed; `curve` has all evaluations, and `targets` how
-    near the last version is to what attackers with a target want, by their names (None: there are none)."""
+    """Held-out losses in nats a token, None where work was only costed.
+
+    `curve` has all evaluations, and `targets` how near the last version is to the targets of attackers, by their names
+    (None: there are none).
+    """
 
     first_loss: float | None
     final_loss: float | None
@@ -55,8 +60,10 @@ class Losses:
 
 @dataclass(frozen=True)
 class Duration:
-    """Of the run in virtual time, and of the simulation; `first_task_seconds` is the virtual time at which the first
-    node had its model, work and rows."""
+    """Durations of the run in virtual time, and of the simulation.
+
+    `first_task_seconds` is the virtual time at which the first node had its model, work and rows.
+    """
 
     virtual_seconds: float
     first_task_seconds: float | None
@@ -66,13 +73,13 @@ class Duration:
 
 @dataclass(frozen=True)
 class SimulatedMatching:
-    """How work found its nodes.
+    """The matching of tasks and nodes.
 
-    How many nodes were given a training task, and how many have one in the model; by which share, in the median, what a
-    task took was not what was expected, once a node had done ten (None: none had), and the share of these that were
-    within the standard deviation that was told, of so many tasks; the share of the nodes' time without a task; that of
-    the tasks that were given back, lost or refused; how stable the matching was (None: none stood, or not for a
-    minute), and why none stands at the end.
+    How many nodes were given a training task, and how many have one in the model; the median relative error of expected
+    task times, once a node had done ten (None: none had), and the share of these that were within the expected standard
+    deviation, with their number; the share of the nodes' time without a task; that of the tasks that were given back,
+    lost or refused; how stable the matching was (None: none stood, or not for a minute), and why none stands at the
+    end.
     """
 
     served: int
@@ -91,7 +98,7 @@ class Report:
     """The outcome of one simulated run.
 
     `ledger_hash` covers every decision, so equal hashes are equal histories. `utilisation` is training that entered the
-    model over the time nodes were up, and `sat` what a model that was trained on satisfiability solves at the end.
+    model over the time nodes were up, and `sat` the final score of a model that was trained on satisfiability.
     """
 
     ledger_hash: str
@@ -108,7 +115,7 @@ class Report:
     sat: SatScores | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures side by side, as `simulate --json` prints them."""
+        """Return all figures in one mapping, as `simulate --json` prints them."""
         found = asdict(self)
         for group in ("verdicts", "traffic", "losses", "duration", "dispatch"):
             found |= found.pop(group)
@@ -117,13 +124,13 @@ class Report:
 
 
 class Readings:
-    """What the report tells of the decisions of a simulated run: how well tasks were foreseen, how the market was."""
+    """The report's readings of a simulated run's decisions: the accuracy of expected times, and the market."""
 
     def __init__(self) -> None:
         self.hindsight, self.matchings = Hindsight(), Matchings()
 
     def observe(self, now: float, decision: Decision) -> None:
-        """An observer of the simulator (`Simulator.observers`)."""
+        """Observe the simulator's decisions (`Simulator.observers`)."""
         self.hindsight.add(decision)
         if type(decision) is Noted:
             self.matchings.note(decision)
@@ -138,7 +145,7 @@ def report(
     targets: Mapping[str, Target] | None = None,
     sat: SatScores | None = None,
 ) -> Report:
-    """The report of a run that has been played in `seconds`; `losses` are the first and the last."""
+    """Return the report of a run that was simulated in `seconds`; `losses` are the first and the last."""
     state = simulator.controller.state
     judged = state.totals.accepted + state.totals.refused
     first, last = losses or (None, None)

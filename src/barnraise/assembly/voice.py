@@ -1,4 +1,4 @@
-"""What a run says while it works, and to whom: a command prints it, a Python program takes it as it likes."""
+"""The output of a run while it works: a command prints it, a Python program handles it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Voice:
-    """`say` hears remarks, `warn` what works but probably not as meant; `view` makes a view of the run."""
+    """The output functions of a run.
+
+    `say` gets remarks, `warn` doubtful conditions; `view` makes a view of the run.
+    """
 
     say: Say
     warn: Say
@@ -34,12 +37,12 @@ class Voice:
 
     @classmethod
     def of(cls, say: Say) -> Voice:
-        """A voice in plain lines: all of them go to `say`."""
+        """Make a voice in plain lines, which all go to `say`."""
         return cls(say, lambda text: say(f"warning: {text}"), lambda: Teller(say))
 
 
 class Teller:
-    """A view in words: each thing that happens in the run, once; of a resumed one, from now on."""
+    """A view in words: each event of the run, once; of a resumed one, from now on."""
 
     def __init__(self, say: Say) -> None:
         self.note = say

@@ -1,4 +1,4 @@
-"""The live view of a run: a picture that is drawn anew on a terminal, lines for logs and pipes.
+"""The live view of a run: a picture that is redrawn on a terminal, lines for logs and pipes.
 
 Both go to standard error, so that standard output holds results only.
 """
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from barnraise.controller.shell.standbys import Standbys
 
 RATE_SECONDS = 20.0
-"""Tokens a second are those of this many last seconds."""
+"""Seconds over which tokens a second are averaged."""
 
 FASTEST, COST = 0.5, 0.02
 """Seconds between two pictures at least, and the share of a core that drawing them may take."""
 
 MOST_LINES = 8
-"""Events told at once by lines; of more than that (a fleet that joins) only the number is told."""
+"""Events printed at once as lines; of more than that (a fleet that joins) only the number is printed."""
 
 
 class Observer:
-    """Makes moments of a host: remembers how many tokens there were when, and follows the ledger."""
+    """Makes moments of a host: remembers token counts over time, and follows the ledger."""
 
     def __init__(self) -> None:
         self._tokens: deque[tuple[float, int]] = deque()
@@ -52,7 +52,7 @@ class Observer:
         self._withstood: tuple[int, int | None, bool] = 0, None, True  # a version, its f, and whether that holds
 
     def news(self, host: Host) -> list[Happening]:
-        """What happened since the last call; of a resumed run, since this process started."""
+        """Return the events since the last call; of a resumed run, since this process started."""
         old = self._feed is None and host.resumed
         if self._feed is None:
             self._ledger = LedgerView(host.run.ledger)
@@ -63,7 +63,7 @@ class Observer:
         return [] if old else found
 
     def moment(self, host: Host) -> Moment:
-        """What there is to see now."""
+        """Return the present content of the view."""
         state, settings, server = host.machine.state, host.machine.settings, host.server
         now = server.clock()
         snapshot = host.machine.snapshot(now)
@@ -106,7 +106,7 @@ class Observer:
             self._ledger.close()
 
     def _f(self, host: Host) -> tuple[int | None, bool]:
-        """The newest version's, looked up once: the state does not know any more of what it was made."""
+        """Return the newest version's f, looked up once: the state does not keep its contributions."""
         newest = host.machine.state.newest.version
         if self._ledger is not None and newest != self._withstood[0]:
             nodes, rule = self._version.nodes(self._ledger), host.plan.aggregation
@@ -123,7 +123,7 @@ class Observer:
 
 
 def _doubts(snapshot: Snapshot) -> dict[str, str]:
-    """Nodes that take part and get no tasks now, and why."""
+    """Return nodes that take part and get no tasks now, and why."""
     return {
         node: SUSPECT if hold.until_heard else HELD_OFF
         for node, hold in snapshot.holds.items()
@@ -132,7 +132,7 @@ def _doubts(snapshot: Snapshot) -> dict[str, str]:
 
 
 class PlainView:
-    """A line every `interval` seconds, and one for each event of note."""
+    """Prints a line every `interval` seconds, and one for each event of note."""
 
     def __init__(self, interval: float = 5.0) -> None:
         self._interval, self._last = interval, time.monotonic()
@@ -161,7 +161,7 @@ class PlainView:
 
 
 class LiveView:
-    """A picture of the run, drawn anew at most twice a second; notes go above it."""
+    """Draws a picture of the run at most twice a second; notes go above it."""
 
     def __init__(self) -> None:
         self._interval, self._last = FASTEST, 0.0
@@ -170,7 +170,7 @@ class LiveView:
         self._host: Host | None = None
 
     def note(self, text: str) -> None:
-        console.note(text)  # rich puts above the picture what goes to the standard streams
+        console.note(text)  # rich puts output to the standard streams above the picture
 
     def update(self, host: Host) -> None:
         if time.monotonic() - self._last < self._interval:
@@ -180,7 +180,7 @@ class LiveView:
         self._draw(host)
 
     def close(self) -> None:
-        """The last picture stays on the terminal."""
+        """Close the view; the last picture stays on the terminal."""
         if self._host is not None:
             self._draw(self._host)
         if self._live is not None:
@@ -206,17 +206,17 @@ class LiveView:
 
 
 def make_view() -> PlainView | LiveView:
-    """The picture on a terminal that can draw it, lines elsewhere."""
+    """Return the picture on a terminal that can draw it, lines elsewhere."""
     capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     return LiveView() if capable else PlainView()
 
 
 VOICE = Voice(console.note, console.warn, make_view)
-"""How the commands that have a controller work speak."""
+"""The output of commands with a controller."""
 
 
 def _behind(standbys: Standbys) -> str:
-    """How far the standby is behind, and how many acknowledgements wait for one, or do not; empty without any."""
+    """Return the standby's lag, and how many acknowledgements wait for one, or do not; empty without any."""
     lag, waiting = standbys.lag, f"{standbys.held} acknowledgements wait" if standbys.held else ""
     if standbys.durability.lowered:
         waiting = f"{standbys.durability.unprotected:,} acknowledged without one"
@@ -227,7 +227,7 @@ def _behind(standbys: Standbys) -> str:
 
 
 def _standing(host: Host) -> str:
-    """Why the run does not train just now; empty when it does."""
+    """Return why the run does not train at present; empty when it does."""
     state = host.machine.state
     if state.progress.finished:
         return f"finished: {printable(state.progress.finished)}"

@@ -1,8 +1,8 @@
-"""The controller as a state machine: events in, decisions applied, actions out. No clock, socket, file or tensor.
+"""The controller as a state machine: events in, decisions applied, actions out.
 
-Each handler is a generator: a decision that it yields is applied before it goes on, so that later steps see
-its effect, and is put among the actions as `Journal` in its place. The shell makes the decisions of a batch durable
-before it carries out any action after them.
+No clock, socket, file or tensor. Each handler is a generator: a decision that it yields is applied before it continues,
+so that later steps see its effect, and is put among the actions as `Journal` in its place. The shell makes the
+decisions of a batch durable before it carries out any action after them.
 """
 
 from __future__ import annotations
@@ -99,16 +99,15 @@ HOLDS: tuple[type[Part], ...] = (Dispatch, Backoff, Scoring, Probation, Leases)
 """The parts that may keep a node from work, in the order in which they are asked."""
 
 RESUME_GRACE = 10.0
-"""Seconds that workers have to find a controller that came back."""
+"""Seconds that workers have to find a controller that returned."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a machine has observed, for shells and pages.
+    """A machine's observations, for shells and pages.
 
-    `heard`: when each node that takes part was last heard.
-    `inspecting`: the results that are here and not judged.
-    `holds`: the nodes that take part and get no tasks now, with the reason and the end of each hold.
+    `heard`: the time of the last frame of each node that takes part. `inspecting`: the results that are here and not
+    judged. `holds`: the nodes that take part and get no tasks now, with the reason and the end of each hold.
     """
 
     heard: Mapping[str, float]
@@ -118,7 +117,10 @@ class Snapshot:
 
 
 class Controller:
-    """Decides for one run. `epoch` numbers the incarnations of the controller, so that results of a dead one drop."""
+    """Decides for one run.
+
+    `epoch` numbers the incarnations of the controller, so that results of an earlier one are dropped.
+    """
 
     def __init__(self, settings: EngineSettings, state: State | None = None, epoch: int = 1) -> None:
         self.settings, self.epoch = settings, epoch
@@ -142,7 +144,7 @@ class Controller:
         self._forgets = [part.forget for part in self.parts if type(part).forget is not Part.forget]
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """What to do about `event` at `now` seconds."""
+        """Return the actions for `event` at `now` seconds."""
         self.context.now = now
         actions: list[Action] = []
         for handle in self._handlers[type(event)]:
@@ -155,22 +157,25 @@ class Controller:
         return self._carry(self.parts[Ending].start(digest), [])
 
     def resume(self, now: float, grace: float) -> list[Action]:
-        """Go on after a replay: nodes that were alive have `grace` seconds beyond their lease to come back."""
+        """Continue after a replay: nodes that were alive have `grace` seconds beyond their lease to return."""
         self.context.now = now
         return self._carry(self._resume(grace), [])
 
     @property
     def deadline(self) -> float:
-        """When the machine wants a `Tick` at the latest, in its own time; infinite when nothing is due."""
+        """Return when the machine needs a `Tick` at the latest, in its own time; infinite when nothing is due."""
         return min([deadline() for deadline in self._deadlines])
 
     @property
     def heartbeat(self) -> float:
-        """Seconds between the frames of a node, as the fleet was told last."""
+        """Return the seconds between the frames of a node, as the fleet was told last."""
         return self.parts[Leases].heartbeat
 
     def snapshot(self, now: float) -> Snapshot:
-        """What shells and pages may read besides the state, at `now` seconds: a time after the newest event."""
+        """Return the observations that shells and pages may read besides the state, at `now` seconds.
+
+        `now` is after the newest event.
+        """
         fleet = self.parts[Fleet]
         holds = {node: fleet.available(node, now) for node in fleet.present}
         return Snapshot(
@@ -219,7 +224,7 @@ class Controller:
             yield from parts[Evaluation].measure()
         yield Changed()
 
-    # What concerns no part in particular
+    # Events of no particular part
 
     def _events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {
@@ -234,7 +239,7 @@ class Controller:
         }
 
     def _received(self, event: Received) -> Steps:
-        """A message: for the part that handles it, once the node is known and has greeted."""
+        """Pass a message to the part that handles it, once the node is known and has greeted."""
         node, message, record = event.node, event.message, self.parts[NodeRecords].present.get(event.node)
         known = self.state.nodes.get(node)
         if known is None:

@@ -1,4 +1,4 @@
-"""The nodes of a run, as the controller observes them: who takes part, how fast, on which link, how far trusted.
+"""The nodes of a run, as the controller observes them: membership, speed, link, trust.
 
 Owns membership and leases, failure detection, uploads, speeds, pace, memory limits, data locality, the cost model of
 tasks, back-off, probation and sanctions. May import `state`.

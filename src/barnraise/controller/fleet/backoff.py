@@ -1,9 +1,9 @@
-"""Who gets no tasks for a while, though it is there: a node that is lost, or sent away, and comes back again and
-again, and one that was sentenced (`sanctions`).
+"""Nodes that get no tasks for a while, though they are present: repeatedly lost ones, and sentenced ones.
 
-Work that goes to the first is done twice, and others wait for it meanwhile. It rests, longer each time, where they can
-do without it, and is forgotten slowly: a machine that was started a few times in a row is as good as any other. The
-second stays away whoever else is there.
+Work of the first kind, nodes that are lost or sent away and return repeatedly, is done more than once, and others wait
+for it meanwhile. Such a node rests, longer each time, where the others can do without it, and its losses are forgotten
+slowly: a machine that was started a few times in a row is as good as any other. A sentenced node (`sanctions`) stays
+away in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FREE = 3.0
 """Returns that cost nothing."""
 
 FIRST_REST, LONGEST_REST = 10.0, 600.0
-"""Seconds that a node rests after the first return beyond these, twice as long after the next, and so on."""
+"""Seconds that a node rests after the first return beyond these, doubled after the next, and so on."""
 
 HALF_LIFE = 600.0
 """Seconds in which a return counts half."""
@@ -31,8 +31,8 @@ SENTENCED = "what it handed in was found to be wrong"
 """Why a node that was sentenced gets no tasks."""
 
 LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
-"""Ways of going that nobody announced. A worker that says that it leaves hands in what it has, unless it breaks down:
-one that leaves work behind, and has handed in nothing since it came, is lost too."""
+"""Ways of leaving without notice. A worker that announces its departure submits its results, unless it fails: one that
+leaves work behind, and has submitted nothing since it came, is lost too."""
 
 
 class Backoff(Part):
@@ -41,7 +41,7 @@ class Backoff(Part):
     def __init__(self, context: Context, records: NodeRecords) -> None:
         super().__init__(context)
         self.records = records
-        self._resting: set[str] = set()  # of the living
+        self._resting: set[str] = set()  # living nodes that rest
         self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
         self._sentenced = {node.id for node in self.state.nodes.values() if node.live and self._away_until(node)}
 
@@ -85,7 +85,7 @@ class Backoff(Part):
         return self.records[node].returns.lost
 
     def held(self, node: str) -> bool:
-        """Whether the node gets no tasks now, and nobody is to count on it."""
+        """Return whether the node gets no tasks now, so that no other may count on it."""
         if node in self._sentenced and self._away_until(self.state.nodes[node]) > self.now:
             return True
         if node not in self._resting:
@@ -109,14 +109,14 @@ class Backoff(Part):
 
     @property
     def num_held(self) -> int:
-        """How many of the living get no tasks now."""
+        """Return how many of the living get no tasks now."""
         nodes, resting = self.state.nodes, self._num_resting
         away = [node for node in self._sentenced if self._away_until(nodes[node]) > self.now]
         return resting + sum(not resting or not self._rests(node) for node in away)
 
     @property
     def _num_resting(self) -> int:
-        """How many of the living rest now: none, where the others are too few to do without them."""
+        """Return how many of the living rest now: none, where the others are too few to do without them."""
         if not self._resting:
             return 0
         num_live = self.state.num_live

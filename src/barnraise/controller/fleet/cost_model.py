@@ -1,8 +1,8 @@
-"""What a task is expected to take on a node: p_ij and d_ij of `matching.predictor`, of what is known of node and link.
+"""The expected times of a task on a node: p_ij and d_ij of `matching.predictor`, from facts about node and link.
 
-Expectations go onto the ledger with the assignment, so that what became of them can be told from it, and what is
-learned of them is the same in a replay. Seconds are observed; of the link the way up is, as far as payloads travel for
-themselves, and the rest is what the node says.
+Expectations go onto the ledger with the assignment, so that their accuracy can be computed from it, and the statistics
+are the same in a replay. Seconds are observed; of the link the upload rate is, as far as payloads travel for
+themselves, and the rest is the node's claim.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from barnraise.matching.predictor import Learned, Times, sort_of, transfer
 from barnraise.wire.messages import INLINE_BYTES
 
 DEFAULT_BANDWIDTH = 1.25e6
-"""Bytes a second of a link of which nothing is known."""
+"""Bytes a second of an unknown link."""
 
 SMOOTHING = 0.5
 """Weight of the newest upload."""
 
 QUICK = 2.0
-"""An upload that took fewer round trips tells nothing of the link's rate."""
+"""An upload that took fewer round trips does not measure the link's rate."""
 
 
 class Link(NamedTuple):
@@ -53,11 +53,11 @@ class CostModel(Part):
         self.tasks, self.payloads = context.settings.tasks, context.settings.payloads
 
     def rate(self, node: NodeState) -> float:
-        """Tokens of training a second while it computes; 0 while nothing is known."""
+        """Return the tokens of training a second while it computes; 0 before the first."""
         return node.speed.learned.rate or self.speeds.estimate(node)
 
     def link(self, node: NodeState) -> Link:
-        """The node's link, as it was seen and, for what was not, as it says."""
+        """Return the node's link, as observed or else as claimed."""
         record, profile = self.records[node.id], node.session.profile
         link = record.link or UNKNOWN_LINK
         return Link(
@@ -67,13 +67,13 @@ class CostModel(Part):
         )
 
     def expect(self, decision: Assigned, task: AnyTask) -> Assigned:
-        """The assignment, with how long it is expected to take."""
+        """Return the assignment with its expected times."""
         times = self.times(self.state.nodes[decision.node], decision, task)
         terms = msgspec.structs.replace(decision.terms, **msgspec.structs.asdict(times))
         return msgspec.structs.replace(decision, terms=terms)
 
     def times(self, node: NodeState, decision: Assigned, task: AnyTask) -> Times:
-        """How long a task will take on a node; nothing, while nothing is known of its speed."""
+        """Return the expected times of a task on a node; zeros while its speed is not known."""
         sort, learned = sort_of(decision.kind, decision.tokens, decision.local_steps), node.speed.learned
         compute = learned.compute(sort, task.effort) or self._claimed(node, learned, task.effort)
         if not compute:
@@ -94,14 +94,14 @@ class CostModel(Part):
         return effort / rate if rate > 0.0 else 0.0
 
     def _sent(self, decision: Assigned) -> float:
-        """Bytes of its payload."""
+        """Return the bytes of its payload."""
         if not kind_of(decision.kind).contributes:
             return 0.0
         covered = decision.terms.parameters
         return self.payloads.rungs[decision.terms.rung] * (covered.stop - covered.start) / self.payloads.num_parameters
 
     def _arrived(self, event: Arrived) -> Steps:
-        """A payload that travelled for itself is here: so fast is the node's way up."""
+        """Measure the node's upload rate from an arrived payload that travelled for itself."""
         upload = self.uploads.uploads.get(event.assignment)
         if upload is not None and upload.node == event.node and event.num_bytes >= upload.num_bytes > INLINE_BYTES:
             record = self.records[event.node]

@@ -1,7 +1,7 @@
-"""Which shards the nodes have: those that they were given rows of, as was seen, not as they say.
+"""The shards that the nodes have: those of their assigned rows, by observation, not by claim.
 
-A node keeps what it has fetched on its disk, so it has it still when it comes back. After a restart of the controller
-it is found anew.
+A node keeps fetched files on its disk, so it has them still when it returns. After a restart of the controller they are
+observed again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from barnraise.core.types import kind_of
 from barnraise.ledger.decisions import Assigned, Decision
 
 MOST_SHARDS = 64
-"""Of a node that are known: the newest."""
+"""Shards of a node that are remembered: the newest."""
 
 
 class DataLocality(Part):
@@ -26,7 +26,7 @@ class DataLocality(Part):
         self.records = records
 
     def of(self, node: str) -> frozenset[int]:
-        """The shards that a node has."""
+        """Return the shards that a node has."""
         return self.records[node].shards.held
 
     def _assigned(self, d: Assigned) -> None:

@@ -37,7 +37,7 @@ class Fleet(Part):
 
     @property
     def present(self) -> Mapping[str, NodeRecord]:
-        """The records of the nodes that take part, the longest silent first."""
+        """Return the records of the nodes that take part, the longest silent first."""
         return self.records.present
 
     def __getitem__(self, node: str) -> NodeRecord:
@@ -45,8 +45,10 @@ class Fleet(Part):
         return self.records[node]
 
     def available(self, node: str, now: float | None = None) -> Hold | None:
-        """Why the node gets no task at `now` (default: the time of the event in hand), and until when; None where it
-        may work."""
+        """Return why the node gets no task at `now`, and until when; None where it may work.
+
+        `now` is the time of the current event by default.
+        """
         if node not in self.records.present:
             return ABSENT
         time, known = self.now if now is None else now, self.state.nodes[node]
@@ -57,8 +59,10 @@ class Fleet(Part):
         return None
 
     def view(self, node: NodeState, kinds: frozenset[str]) -> NodeView:
-        """What matching knows of a node: observed speed and link, memory, trust, shards, and the `kinds` of tasks that
-        it can be given now."""
+        """Return the matcher's view of a node, with the `kinds` of tasks that it can be given now.
+
+        It has observed speed and link, memory, trust and shards.
+        """
         link = self.cost_model.link(node)
         return NodeView(
             node.id,

@@ -20,8 +20,9 @@ LOOKS = 16
 """How often leases are looked at while one lasts: many nodes' at a time, as each look at the fleet has its price."""
 
 COMMON = 3
-"""Nodes that are silent at once only by the controller's own fault: for two heartbeats it, or its line, heard nobody.
-That says nothing of their links, unless it lasted until leases ended: then as much is to be expected again."""
+"""Nodes that are silent at once only by the controller's own fault: for two heartbeats it, or its line, received
+nothing. That does not count for their links, unless it lasted until leases ended: then as much is to be expected again.
+"""
 
 
 class Leases(Part):
@@ -32,7 +33,7 @@ class Leases(Part):
         self.records, self.leases = records, context.settings.leases
         self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
         self.heartbeat = 0.0  # seconds between frames that the fleet was told of
-        self._heard_at = math.inf  # when anybody was
+        self._heard_at = math.inf  # time of the last frame of any node
         self._silent: dict[str, None] = {}  # nodes whose lease has ended, which are not back
         self._excused = 0  # nodes of whose silence some is excused
         self._looks: list[tuple[float, str]] = []  # a heap: when to look next at a node's lease
@@ -51,8 +52,10 @@ class Leases(Part):
                 frames.detector.learn(now, now - silent - self.heartbeat)
 
     def heard(self, record: NodeRecord | None) -> bool:
-        """A frame of the node (None: of one that takes no part) renews its lease, and says how late its frames come.
-        Returns whether it was passed over as a suspect: then it may get work now."""
+        """Renew a node's lease by a frame, and record its lateness; None: the node takes no part.
+
+        Returns whether it was passed over as a suspect: then it may get work now.
+        """
         now = self.context.now
         if now - self._heard_at > 2.0 * self.heartbeat:
             self.listen()
@@ -71,7 +74,7 @@ class Leases(Part):
         return passed_over
 
     def listen(self) -> None:
-        """Somebody is heard again, perhaps after a time in which nobody was: that says nothing of anybody's link."""
+        """Note a frame after a time without any, which does not count for any node's link."""
         since, self._heard_at = self._heard_at, self.context.now
         if self.context.now - since > 2.0 * self.heartbeat:
             self._silent = {node: None for node in self._silent if self.records.find(node) is not None}
@@ -84,7 +87,7 @@ class Leases(Part):
                     record.frames.excused += self.context.now - since
 
     def is_excused(self, record: NodeRecord) -> bool:
-        """Whether the controller heard nobody for some of the node's silence."""
+        """Return whether the controller received no frame at all in a part of the node's silence."""
         return record.frames.excused > 0.0
 
     def _take_excuse(self, record: NodeRecord) -> float:
@@ -99,8 +102,10 @@ class Leases(Part):
     # Suspects
 
     def suspects(self, now: float) -> list[str]:
-        """The nodes that are silent for longer than their frames so far make likely, at a time that may be later than
-        that of the event in hand."""
+        """Return the nodes that are silent for longer than their frames so far make likely.
+
+        `now` may be later than the current event.
+        """
         return [record.id for record in self.records.present.values() if self._silent_too_long(record, now)]
 
     def hold(self, node: NodeState, now: float) -> Hold | None:
@@ -118,9 +123,11 @@ class Leases(Part):
     # Leases
 
     def intervals(self, node: str | None = None) -> tuple[float, float]:
-        """Heartbeat and lease of the fleet, or the lease of a node, which waits as long for the controller. When the
-        fleet shrinks, the longer lease holds on for as long as it is: nodes that were told of it must not seem
-        silent."""
+        """Return heartbeat and lease of the fleet, or the lease of a node, which waits as long for the controller.
+
+        When the fleet shrinks, the longer lease holds for its own length: nodes that were told of it must not seem
+        silent.
+        """
         now, (heartbeat, lease) = self.context.now, self.leases.intervals(self.state.num_live)
         if lease >= self.lease or now >= self.lease_told + self.lease:
             self.lease, self.lease_told, self.heartbeat = lease, now, heartbeat
@@ -129,8 +136,10 @@ class Leases(Part):
         return heartbeat, self._lease(self.records[node], lease)
 
     def _lease(self, record: NodeRecord, lease: float) -> float:
-        """The fleet's, and more for a link that is slow or uneven, within the run file's bounds. What the node says of
-        its link moves its own lease alone."""
+        """Return the fleet's lease, and more for a slow or uneven link, within the run file's bounds.
+
+        The node's claims about its link change its own lease alone.
+        """
         if lease >= self.leases.longest:
             return lease
         return record.frames.detector.patience(self.context.now, self.heartbeat, lease, _round_trip(record))

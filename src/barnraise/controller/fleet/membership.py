@@ -1,7 +1,7 @@
-"""Who takes part: joining, coming back, leaving, falling silent.
+"""Membership: nodes that join, return, leave, or fall silent.
 
 A live node holds a lease, which ends when the node is silent for too long (`leases`). Then, or when the node leaves,
-its open work is released for others. Should it come back before anybody took that work, the work is its own again.
+its open work is released for others. If it returns before another node takes that work, the work is its own again.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from barnraise.wire.messages import (
 )
 
 MOST_DECLINED = 3
-"""Work to be done anew that a node may give back in a row: after that it gets no more of it, and no measurements."""
+"""Audits that a node may give back in a row: after that it gets no more of them, and no measurements."""
 
 
 class Membership(Part):
-    """Decides who takes part, and what becomes of the open work of those that are gone."""
+    """Decides which nodes take part, and releases the open work of lost ones."""
 
     def __init__(
         self, context: Context, records: NodeRecords, leases: Leases, uploads: Uploads, backoff: Backoff
@@ -68,14 +68,20 @@ class Membership(Part):
         self.joins = TokenBucket(burst=20.0, rate=0.1)  # rows that a node's greetings may cost
 
     def is_unwilling(self, node: str) -> bool:
-        """Whether a node gives back what others' work is judged by. It is for the life of this controller: else it
-        would be asked for each case anew, until none of the nodes that a case may be given to is left."""
+        """Return whether a node gives back audits.
+
+        It is for the life of this controller: else it would be asked for each case again, until none of the nodes that
+        a case may be given to is left.
+        """
         return self.records[node].conduct.declined >= MOST_DECLINED
 
-    # Coming and going
+    # Arrivals and departures
 
     def admit(self, event: Admitted) -> Steps:
-        """Put a proven key on the ledger. A name stays with the first key that proved itself for it."""
+        """Put a proven key on the ledger.
+
+        A name stays with the first key that proved itself for it.
+        """
         if event.key not in self.state.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
             made = NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer)
@@ -83,16 +89,17 @@ class Membership(Part):
             yield Send(event.node, Enrolled(event.node))
 
     def rekey(self, event: Rekeyed) -> Steps:
-        """The node goes on under new keys; the old ones are nobody's any more."""
+        """Give the node new keys; the old ones are free."""
         known = self.state.nodes.get(event.node)
         if known is not None and not known.revoked and event.key not in self.state.keys:
             yield NodeChanged(self.now, event.node, Change.REKEYED, key=event.key, signer=event.signer)
             yield Send(event.node, Enrolled(event.node))
 
     def hello(self, node: str, message: Hello, over: bool) -> Steps:
-        """A worker says who it is and what it holds: agree with it on what is open, answered and forgotten.
+        """Handle a worker's greeting: agree with it on open, answered and forgotten work.
 
-        A worker of a run that is `over` for it is told so."""
+        A worker of a run that is `over` for it is told so.
+        """
         if message.protocol != PROTOCOL_VERSION:
             yield Send(node, Stop(_foreign(message.protocol), refusal=FOR_GOOD))
             return
@@ -122,7 +129,7 @@ class Membership(Part):
         yield from self._agree(known, message)
 
     def _agree(self, known: NodeState, message: Hello) -> Steps:
-        """Let go what it does not hold, give back what nobody took, tell it what is not its own any more."""
+        """Release work that it does not hold, return work that no node took, and tell it of work that others have."""
         node, held = known.id, set(message.pending) | set(message.working)
         for assignment in list(known.open):
             if assignment not in held and assignment not in self.uploads.inspecting:
@@ -137,7 +144,7 @@ class Membership(Part):
                 yield Noted(self.now, Reopened(assignment), node)
             elif assignment not in known.verdicts:
                 forget.append(assignment)
-        yield from self._answer_pending(node, message)  # before the Welcome: what is answered is not uploaded again
+        yield from self._answer_pending(node, message)  # before the Welcome: answered results are not uploaded again
         settings, intervals = self.settings, self.leases.intervals(node)
         yield Send(
             node,
@@ -172,14 +179,17 @@ class Membership(Part):
             yield Changed()
 
     def gone(self, node: str, reason: str, how: Change) -> Steps:
-        """The node is gone: its open work is for others."""
+        """Remove a node, and release its open work for others."""
         yield Forgotten(node)
         if self.state.nodes[node].live:
             yield NodeChanged(self.now, node, how, reason)
             yield from self._release_all(node, reason)
 
     def revoke(self, event: RevokeRequested) -> Steps:
-        """The node is out for good: its key and its name are let in no more. What it did before stays as it is."""
+        """Exclude the node permanently: its key and its name are not admitted again.
+
+        Its earlier work stays.
+        """
         known = self.state.nodes.get(event.node)
         if known is not None and not known.revoked:
             yield Forgotten(event.node)
@@ -194,29 +204,31 @@ class Membership(Part):
         return record is not None and kind in record.session.kinds
 
     def left(self, node: str) -> float:
-        """Seconds for which the node is lent yet, as it says: infinite where it says nothing, or says so no more."""
+        """Return the seconds for which the node is still lent, by its claim; infinite without one."""
         record = self.records.present.get(node)
         ends = record.session.lent_until if record is not None else math.inf
         return ends - self.now if ends > self.now else math.inf
 
     def has_time(self, node: NodeState, effort: float) -> bool:
-        """Whether a node can do so much before its owner wants it back, as far as its speed was seen."""
+        """Return whether a node can do `effort` before its owner wants it back, at its observed speed."""
         return effort <= self.left(node.id) * (node.speed.rate or math.inf)
 
     def _release_all(self, node: str, reason: str) -> Steps:
-        """Let others do the node's open work, but for what has arrived and is being inspected."""
+        """Release the node's open work, but for results that have arrived and are being inspected."""
         for assignment in list(self.state.nodes[node].open):
             if assignment not in self.uploads.inspecting:
                 yield from self.release(node, assignment, reason)
 
     def release(self, node: str, assignment: int, reason: str) -> Steps:
-        """Open work is not the node's any more."""
+        """Release open work from its node."""
         yield from self.uploads.drop(node, assignment)
         yield Noted(self.now, Released(assignment, reason), node)
 
     def await_back(self, grace: float) -> Steps:
-        """After a restart: who was live has `grace` seconds beyond a lease to say Hello, who was not has nothing
-        open."""
+        """Wait after a restart: nodes that were live have `grace` seconds beyond a lease to say Hello.
+
+        Others have no open work.
+        """
         self.awaited_until = self.now + self.settings.leases.intervals(self.state.num_live)[1] + grace
         for node in self.state.nodes.values():
             if node.live:
@@ -231,7 +243,7 @@ class Membership(Part):
         self.awaited_until += seconds
 
     def deadline(self) -> float:
-        """When to look next for leases that have ended."""
+        """Return when to check next for leases that have ended."""
         return min(self.leases.next_look, self.awaited_until if self.awaited else math.inf)
 
     def expire(self) -> Steps:
@@ -265,7 +277,7 @@ class Membership(Part):
 
 
 def turned_away(node: NodeState) -> Send:
-    """The answer to whatever a revoked node says."""
+    """Return the answer to any message of a revoked node."""
     reason = f"the host revoked this machine's membership: {node.revoked}"
     return Send(node.id, Stop(reason, final=False, refusal=FOR_GOOD))
 

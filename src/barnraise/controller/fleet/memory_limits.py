@@ -1,9 +1,9 @@
-"""How much memory nodes have for rows: what they say, and less where they were seen to break on it.
+"""The memory of nodes for rows: their claim, and less where they were seen to fail.
 
-A node that three times lost or gave back rows of a length that it never did gets none so long any more. A machine dies
-for many reasons, so one loss says nothing, nor do losses of the shortest rows. What its process holds beyond what it
-said that it had is not there for rows either. Nothing makes a room larger than its node says, and nothing but that
-node's own work follows from it. After a restart of the controller it is found anew.
+A node that three times lost or gave back rows of a length that it never did gets none of that length any more. A
+machine dies for many reasons, so one loss says nothing, nor do losses of the shortest rows. Memory that its process
+holds beyond its claim is not there for rows either. A limit is never above the node's claim, and it affects only that
+node's own work. After a restart of the controller it is observed again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnraise.matching.base import LARGEST_AMOUNT
 from barnraise.models.memory import PROCESS_BYTES
 
 TIMES = 3
-"""How often a node has to break on what it never did: preemptible machines die once or twice in a first task."""
+"""Failures of a node on rows that it never did: preemptible machines die once or twice in a first task."""
 
 
 class MemoryLimits(Part):
@@ -38,7 +38,7 @@ class MemoryLimits(Part):
         self._untold: list[str] = []
 
     def of(self, node: NodeState) -> int:
-        """Bytes that a node's rows have to fit into; huge where nothing is known."""
+        """Return the bytes that a node's rows have to fit into; huge where that is not known."""
         room, seen = node.session.profile.room or int(LARGEST_AMOUNT), self.records[node.id].memory
         if not seen.below and not seen.over:
             return room
@@ -46,15 +46,17 @@ class MemoryLimits(Part):
         return min(room, max(least, seen.met, self._least))
 
     def told(self, node: NodeState, load: Load) -> None:
-        """What its process holds of main memory, as it says: that can only make its room smaller, where that is in main
-        memory."""
+        """Record the main memory that its process claims to hold.
+
+        It can only lower its limit, where that is in main memory.
+        """
         profile = node.session.profile
         over = load.memory_bytes - PROCESS_BYTES - profile.room
         if profile.room and not profile.accelerator_bytes and over > 0:
             seen = self.records[node.id].memory
             seen.over = max(seen.over, over)
 
-    # What was seen
+    # Observations
 
     def _assigned(self, d: Assigned) -> None:
         need = self.tasks.memory_for(d.rows) if kind_of(d.kind).trains else 0
@@ -90,11 +92,11 @@ class MemoryLimits(Part):
         elif d.change == Change.JOINED:
             seen = self.records[d.node].memory
             (session, need), seen.lost = seen.lost or (d.session, 0), None
-            if need and session != d.session:  # else it was there all the time
+            if need and session != d.session:  # else it was present all the time
                 self._breaks(d.node, seen, need)
 
     def _breaks(self, name: str, seen: MemoryRecord, need: int) -> None:
-        """At once on all that it had, which counts as one."""
+        """Count a failure on all its work at once."""
         if need <= seen.met or seen.broke_at == self.now:
             return
         seen.broke_at = self.now

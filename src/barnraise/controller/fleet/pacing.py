@@ -1,4 +1,4 @@
-"""How much each node is given: local steps, learning rate, and how densely it sends, by its speed and its link."""
+"""The amount of each node's work: local steps, learning rate, and density of payloads, by its speed and its link."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from barnraise.training.catalog import INNER
 from barnraise.trust.owners import median
 
 CLAIMED = 4.0
-"""By how many times longer than the median node's an exchange counts for the length of all nodes' rounds: nodes say
-themselves how fast their links are."""
+"""Factor over the median node's exchange up to which one counts for the length of all nodes' rounds: nodes claim the
+speed of their links themselves."""
 
 SLOWER = 4.0
-"""By how many times longer than the median node's a round may be: nodes that are slower make it no longer."""
+"""Factor over the median node's round up to which a round may be extended: slower nodes have no effect."""
 
 LEAST_PART = 0.25
-"""Of its task, that a node gets at least whose owner wants it back before: what it has done by then it hands in."""
+"""Share of its task that a node gets at least whose owner wants it back before: it submits the finished steps."""
 
 
 class Pacing(Part):
@@ -40,7 +40,7 @@ class Pacing(Part):
         self._round_seconds, self._found_at = 0.0, 0  # and the count of the speeds behind it
 
     def local_steps(self, node: NodeState) -> int:
-        """How many steps the node's next task takes: as its speed says, and more where it is ahead of the others."""
+        """Return the steps of the node's next task: by its speed, and more where it is ahead of the others."""
         steps = self._own_steps(node)
         if not self.worker.overlap or node.speed.rate <= 0.0:
             return steps
@@ -48,14 +48,14 @@ class Pacing(Part):
         return min(most, pace.aligned_steps(steps, self._batch_tokens / node.speed.rate, node.speed.waited))
 
     def usual_steps(self) -> int:
-        """How many steps a task takes of a node of median speed."""
+        """Return the steps of a task for a node of median speed."""
         if self.tasks.pace == "fixed" or self.speeds.median <= 0.0:
             return self.tasks.local_steps
         speed = pace.Speed(self._batch_tokens / self.speeds.median, 0.0)
         return max(self.tasks.local_steps, pace.local_steps(speed, self._round(), self.tasks.max_local_steps))
 
     def in_time(self, node: NodeState, steps: int) -> int:
-        """Of so many steps those that the node can take before its owner wants it back."""
+        """Return those of `steps` steps that the node can take before its owner wants it back."""
         seconds = self.membership.left(node.id) - len(node.open) * node.speed.turnaround
         if math.isinf(seconds) or node.speed.rate <= 0.0:
             return steps
@@ -63,10 +63,10 @@ class Pacing(Part):
         return max(math.ceil(LEAST_PART * steps), min(steps, most))
 
     def rate_factor(self, node: NodeState, steps: int, num_rows: float) -> float:
-        """The share of the learning rate at which the node takes `steps` steps with so many rows.
+        """Return the share of the learning rate at which the node takes `steps` steps with `num_rows` rows.
 
-        What counts is by how much the node's work is staler than the median node's, so that the run file's rate is that
-        of a usual node.
+        It depends on how much staler the node's work is than the median node's, so that the run file's rate is that of
+        a usual node.
         """
         tasks = self.tasks
         if tasks.pace == "fixed":
@@ -80,7 +80,7 @@ class Pacing(Part):
         return pace.rate_factor(steps, tasks.local_steps, staleness, batch_ratio, adam=adam)
 
     def tuned(self, node: NodeState) -> Iterator[Noted]:
-        """Fit the node's payloads and steps to what it last measured of its link; a change is on the ledger."""
+        """Adapt the node's payloads and steps to its last measurements of its link; a change is on the ledger."""
         link, rate = self.records[node.id].link, self.speeds.estimate(node)
         tasks, payloads = self.tasks, self.payloads
         if not tasks.tune or link is None or rate <= 0.0:
@@ -89,9 +89,7 @@ class Pacing(Part):
         measured = tuning.MeasuredNode(self._batch_tokens / rate, round_trip, link.up, link.down)
         least = max(node.tuning.least_steps, tasks.local_steps)
         now_at = tuning.TunedTask(node.tuning.rung, least, node.tuning.partition)
-        versions = max(
-            1.0, self.state.num_live / max(1, self.state.buffer.size)
-        )  # that are made while it trains a task
+        versions = max(1.0, self.state.num_live / max(1, self.state.buffer.size))  # made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
         choices = tuning.TuningChoices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
         found = tuning.tune(measured, now_at, choices, down)
@@ -101,7 +99,7 @@ class Pacing(Part):
             yield Noted(self.now, note, node.id)
 
     def share(self, node: NodeState) -> float:
-        """What a contribution of the node weighs in a version."""
+        """Return the weight of a node's contribution in a version."""
         if not self.context.settings.versions.participation:
             return 1.0
         return self.speeds.participation(node, bool(self.worker.uplink.normalize_steps))
@@ -121,7 +119,7 @@ class Pacing(Part):
         return pace.local_steps(speed, length, tasks.max_local_steps)
 
     def _round(self) -> float:
-        """Seconds of a round at the fleet's pace; found anew with the rates."""
+        """Return the seconds of a round at the fleet's pace, computed again with the rates."""
         self.speeds.refresh()
         if self.speeds.count != self._found_at:
             seen = [other for other in self.speeds.counted if other.speed.rate > 0.0]
@@ -135,7 +133,7 @@ class Pacing(Part):
         return self._round_seconds
 
     def _speed(self, node: NodeState) -> pace.Speed:
-        """What the node says of its link counts as far as its contributions were seen to take so long."""
+        """Return the node's pace; its claims about its link count as far as observations confirm them."""
         link = self.records[node.id].link or UNKNOWN_LINK
         sent = self.payloads.rungs[node.tuning.rung] / self.payloads.divisors[node.tuning.partition]
         exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)

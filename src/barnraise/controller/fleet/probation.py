@@ -1,10 +1,10 @@
-"""Who was not seen to be sound yet takes no more of the budget than can be looked at meanwhile.
+"""Probation: a node that is not known to be sound takes no more of the budget than can be checked meanwhile.
 
-How fast a node is shows in what it hands in, and whoever takes one step and claims all is the fastest of them. So
-where anybody looks at the work (audits that judge, or scores) a node that nothing speaks for yet gets no task before a
-machine PACE times as fast as the median node would have done what it has just handed in (as that one says, while
-nothing was seen of it: who is done at once is the first to be seen), and no larger one than such a machine does in the
-time of a task: so it is known soon, however fast it is. Who comes back has not begun anew.
+How fast a node is shows in its results, and a node that takes one step and claims all is the fastest of them. So where
+work is checked (audits that judge, or scores) an unknown node gets no task before a machine PACE times as fast as the
+median node would have done its last result (by its own claim, before others were observed: a node that is done at once
+is the first to be observed), and no larger one than such a machine does in the time of a task: so it is known soon,
+however fast it is. A node that returns is still known.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from barnraise.ledger.decisions import Decision, Judged
 from barnraise.trust import suspicion
 
 PACE = 1.1
-"""By how many times it may be faster than the median node."""
+"""Factor by which it may be faster than the median node."""
 
 LONGEST = 60.0
-"""Seconds that a node waits at most: rates that were seen while a clock jumped say anything."""
+"""Seconds that a node waits at most: rates that were observed while a clock jumped are arbitrary."""
 
 
 class Probation(Part):
-    """Notes when each node's newest contribution came, and until when such a machine would have worked on those that
-    came by then. Keeps, where there are scores, how often an honest node's comparisons are expected to pass by now."""
+    """Keeps the time of each node's newest contribution, and until when a machine of limited pace would work on it.
+
+    Where there are scores, it also keeps the present pass rate of an honest node's comparisons.
+    """
 
     def __init__(self, context: Context, records: NodeRecords, pacing: Pacing) -> None:
         super().__init__(context)
@@ -40,12 +42,12 @@ class Probation(Part):
         self.expected = suspicion.OTHER
 
     def unknown(self, node: NodeState) -> bool:
-        """Whether somebody looks, and nothing was found that speaks for the node."""
+        """Return whether work is checked, and no check speaks for the node yet."""
         standing = node.tally.standing
         return not standing.scores.sound(self.expected) if self.scored else self.audited and not standing.sound
 
     def most(self, node: NodeState, steps: int) -> int:
-        """Of so many steps those that its next task may have."""
+        """Return how many of `steps` steps its next task may have."""
         if not self.unknown(node):
             return steps
         return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
@@ -57,7 +59,7 @@ class Probation(Part):
         return Hold(pace.worked_until, "on probation, until its work so far was looked at")
 
     def _judged(self, d: Judged) -> None:
-        """What was given ahead comes at once with what it was given ahead of: each counts."""
+        """Record a result; results of tasks given ahead come at once, and each counts."""
         if not (d.brings and d.tokens):
             return
         self.speeds.refresh()

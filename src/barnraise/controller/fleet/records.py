@@ -1,7 +1,7 @@
-"""The records of the nodes: what the controller has observed of each since it started.
+"""The records of the nodes: the controller's observations of each since it started.
 
 Each part of the fleet writes its own small record of a node. None of it is on the ledger: after a restart all records
-are empty. What the ledger says of a node is `state.state.NodeState`.
+are empty. The ledger's facts about a node are `state.state.NodeState`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MOST_GONE = 4096
 
 
 class Frames(msgspec.Struct):
-    """When a node's frames came (`leases`), in seconds of the controller's clock.
+    """The times of a node's frames (`leases`), in seconds of the controller's clock.
 
-    `seen` is when the newest came, while the node takes part. `silent` is when the last came of a node whose lease
-    then ended, NaN otherwise. `excused` are seconds of its silence in which the controller heard nobody. `next_look` is
-    when its lease is looked at next, NaN while no look is planned. The detector outlives departures, since they do not
-    change the link.
+    `seen` is that of the newest, while the node takes part. `silent` is that of the last one of a node whose lease then
+    ended, NaN otherwise. `excused` are seconds of its silence in which the controller received no frame at all.
+    `next_look` is when its lease is checked next, NaN while no check is planned. The detector outlives departures,
+    since they do not change the link.
     """
 
     detector: FailureDetector
@@ -41,12 +41,12 @@ class Frames(msgspec.Struct):
 
 
 class SessionRecord(msgspec.Struct):
-    """What holds for the node's present session and is dropped with it.
+    """The facts about the node's present session, which are dropped with it.
 
-    `kinds` are the kinds of tasks that it can do, and `lent_until` is when its owner wants it back, both as it says.
-    `passed_over` says that it got no work because it was silent, and may get some once it is heard. `told` is the
-    version that it has once what was sent to it has arrived. `beaten_in` is the version in whose round somebody else
-    handed in the same work first. `hold_noted` is when a hold of the node was put on the ledger, and until when that
+    `kinds` are the kinds of tasks that it can do, and `lent_until` is when its owner wants it back, both by its claim.
+    `passed_over` says that it got no work because it was silent, and may get some at its next frame. `told` is the
+    version that it has once the sent updates have arrived. `beaten_in` is the version in whose round another node
+    submitted the same work first. `hold_noted` is when a hold of the node was put on the ledger, and until when that
     one lasts.
     """
 
@@ -59,10 +59,10 @@ class SessionRecord(msgspec.Struct):
 
 
 class Returns(msgspec.Struct):
-    """How often a node was lost, or sent away, and came back (`backoff`).
+    """The losses and returns of a node (`backoff`).
 
-    `count` decays with time and is as of `at`. `session` is 0 while the node is gone. `useful` says whether it has
-    handed in anything since it came.
+    `count` decays with time and is as of `at`. `session` is 0 while the node is absent. `useful` says whether it has
+    submitted a result since it came.
     """
 
     count: float = 0.0
@@ -98,16 +98,20 @@ class ShardRecord(msgspec.Struct):
 
 
 class WorkPace(msgspec.Struct):
-    """When the node's newest contribution came, and until when a machine of median speed would have worked on those
-    that came by then (`probation`)."""
+    """The time of the node's newest contribution, and until when a machine of median speed would work on it.
+
+    Used by `probation`.
+    """
 
     came: float = math.nan
     worked_until: float = 0.0
 
 
 class Conduct(msgspec.Struct):
-    """What a node did that counts against it: offences, updates in a row that could not be taken (`offences`), and
-    repeated work in a row that it gave back (`auditing`)."""
+    """The offences of a node, its consecutive unacceptable updates, and its returned audits.
+
+    Used by `offences` and `auditing`.
+    """
 
     offences: int = 0
     unusable: int = 0
@@ -135,10 +139,10 @@ class NodeRecord(msgspec.Struct):
 
 
 class NodeRecords(Part):
-    """Creates and drops the records. `present` are those of the nodes that have greeted this process, the longest
-    silent first.
+    """Creates and drops the records of nodes.
 
-    The record of a node that left stays for its return, while fewer than MOST_GONE nodes have left since.
+    `present` are those of the nodes that have greeted this process, the longest silent first. The record of a node that
+    left stays for its return, while fewer than MOST_GONE nodes have left since.
     """
 
     def __init__(self, context: Context) -> None:

@@ -1,10 +1,9 @@
-"""How fast the nodes are: what the controller has observed, and what it makes of a claim until then.
+"""The speeds of the nodes: the controller's observations, and the treatment of claims until then.
 
-Only what was observed moves others: how long it took from a task to its contribution, and how many tokens that was
-good for. Medians over nodes count owners (`trust.owners`). A node that has handed in nothing yet is taken at its word
-within what the others were seen to do, once most of them were seen, and counts as long as its first task is not
-overdue. So a claim moves nobody's shares, bounds, or rounds by more than an honest node of that sort would, and not for
-longer.
+Only observations affect other nodes: the time from a task to its contribution, and its tokens. Medians over nodes count
+owners (`trust.owners`). A node without results is believed within the range of the others' observed speeds, once most
+of them were observed, and counts as long as its first task is not overdue. So a claim changes others' shares, bounds,
+or rounds by no more than an honest node of that kind would, and not for longer.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged
 from barnraise.trust.owners import median, share
 
 OVERDUE = 3.0
-"""How many times longer than usual a node may take for a contribution before the others do not count on it."""
+"""Factor over the usual time for a contribution up to which the others count on a node."""
 
 LEAST_PATIENCE = 10.0
 """Seconds that are never too long."""
 
 SPREAD = 100.0
-"""A node counts as at most this many times faster than the median, and so does a claim when nothing was observed."""
+"""A node counts as at most this many times faster than the median, and so does a claim without observations."""
 
 MOST_SEEN = 0.5
-"""Part of the living that must have handed in something before others' claims are held to what these were seen to do:
-those who are seen first are not the fleet."""
+"""Share of the living that must have submitted a result before others' claims are limited to the observed range: the
+first results are not typical of the fleet."""
 
 LEAST_SHARE = 0.5
-"""What of an equal share of all work a contribution's share is at least, however much of it others say that they do."""
+"""Share of an equal part of all work that a contribution's share is at least, however much work others claim."""
 
 FEW = 4
-"""Contributions of a node that say little of how many of its tasks are in flight."""
+"""Contributions of a node that say little about how many of its tasks are in flight."""
 
 CAUTION = 2.0
 """Mean deviations by which a contribution is expected to be later than usual."""
@@ -50,17 +49,17 @@ class Speeds(Part):
         super().__init__(context)
         self.uploads, self.backoff = uploads, backoff
         self.tokens = context.settings.tasks.tokens
-        self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
+        self.news = 0  # joins, departures and verdicts so far: each changes a rate or the living
         self.at, self.time = -1, -math.inf  # the news and the time of the figures
-        self.count = 0  # how often they were found by now
-        self.counted: list[NodeState] = []  # on whose next contributions the others count
+        self.count = 0  # how often they were computed
+        self.counted: list[NodeState] = []  # nodes on whose next contributions the others count
         self.usual_period = 0.0  # median seconds from one of their contributions to the next
-        self.num_keeping_pace = 0  # of those that are nearly as fast as the median one
-        self.median = self.total = 0.0  # of their rates
-        self.middle = 0.0  # the median of all living nodes' rates, as they say where nothing was seen
-        self.lowest = self.highest = 0.0  # within which a claim is believed
+        self.num_keeping_pace = 0  # number of those that are nearly as fast as the median one
+        self.median = self.total = 0.0  # median and sum of their rates
+        self.middle = 0.0  # the median of all living nodes' rates, by claim where not observed
+        self.lowest = self.highest = 0.0  # range within which a claim is believed
         self.turnaround = 0.0  # median seconds from a task to its contribution
-        self.usual_staleness = 0.0  # of the median node
+        self.usual_staleness = 0.0  # the median node's
         self.travel = 0.0  # learning rate times steps of a task, of the median node
 
     def _changed(self, d: NodeChanged) -> None:
@@ -70,7 +69,7 @@ class Speeds(Part):
         self.news += 1
 
     def refresh(self) -> None:
-        """Find the figures anew, after news of a quarter of the living, or when a task's time has passed."""
+        """Compute the figures again, after news of a quarter of the living, or when a task's time has passed."""
         patience, few = max(LEAST_PATIENCE / 2, self.turnaround), max(1, self.state.num_live // 4)
         if self.at >= 0 and self.news - self.at < few and self.now < self.time + patience:
             return
@@ -98,29 +97,29 @@ class Speeds(Part):
         self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)
 
     def estimate(self, node: NodeState) -> float:
-        """The node's tokens a second; 0 while nothing is known."""
+        """Return the node's tokens a second; 0 while unknown."""
         self.refresh()
         return self.known(node)
 
     def usable(self, node: NodeState) -> float:
-        """The same, as it weighs against others."""
+        """Return the same, limited in its effect on others."""
         rate = self.estimate(node)
         return min(rate, SPREAD * self.median) if self.median else rate
 
     def relative(self, node: NodeState) -> float:
-        """The node's rate over the median (1 while nothing is known)."""
+        """Return the node's rate over the median (1 while unknown)."""
         rate = self.estimate(node)
         return rate / self.median if rate > 0.0 and self.median > 0.0 else 1.0
 
     def period(self, node: NodeState) -> float:
-        """Seconds from one contribution of the node to the next; 0 while nothing is known."""
+        """Return the seconds from one contribution of the node to the next; 0 while unknown."""
         if node.speed.rate > 0.0:
             return node.speed.tokens / node.speed.rate
         rate = self.known(node)
         return self.tokens / rate if rate > 0.0 else 0.0
 
     def known(self, node: NodeState) -> float:
-        """`estimate`, of the fleet as it was seen last."""
+        """Return `estimate`, by the fleet's last figures."""
         rate = node.speed.rate
         if rate > 0.0:
             return rate
@@ -128,13 +127,12 @@ class Speeds(Part):
         return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
 
     def participation(self, node: NodeState, alike: bool = False) -> float:
-        """The node's share of the work that the living do: what one of its contributions should weigh. `alike`: one of
-        their number, as all contributions are scaled to equal work.
+        """Return the node's share of the living's work: the weight of one of its contributions.
 
-        Without it n workers that each contribute a whole update from the same base would move the model n times as far
-        as their mean (SparseLoCo divides by all peers for the same reason, not by those that contributed).
-
-        No less than LEAST_SHARE of what it is by number: what others claim to have done takes no more from it.
+        `alike`: one over their number, as all contributions are scaled to equal work. Without it n workers that each
+        contribute a whole update from the same base would move the model n times as far as their mean (SparseLoCo
+        divides by all peers for the same reason, not by those that contributed). No less than LEAST_SHARE of the share
+        by number: others' claims take no more from it.
         """
         if self.num_working <= 1:
             return 1.0
@@ -146,11 +144,11 @@ class Speeds(Part):
 
     @property
     def num_working(self) -> int:
-        """The living but for those that get no tasks."""
+        """Return how many of the living get tasks."""
         return self.state.num_live - self.backoff.num_held
 
     def _counts(self, node: NodeState) -> bool:
-        """Whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
+        """Return whether the others count on the node's next contribution: it is on its way, or not overdue yet."""
         if node.id in self.uploads.sending or node.id in self.uploads.offered:
             return True
         if self.backoff.held(node.id):
@@ -165,16 +163,15 @@ class Speeds(Part):
 
 
 def _middle(found: Iterable[tuple[str, float]]) -> float:
-    """The median of what is known: of what is above 0; 0 where nothing is."""
+    """Return the median of the values above 0; 0 where there is none."""
     return median((owner, value) for owner, value in found if value > 0.0)
 
 
 def delay(node: NodeState, first: float) -> float:
-    """How many of its periods pass from a task to its contribution; at least `first` before several were seen, as the
-    first one of all is behind none.
+    """Return how many of its periods pass from a task to its contribution, at least `first` before several were seen.
 
-    More than one where exchanges overlap with work. As with a retransmission timeout (Jacobson 1988), the mean and some
-    of its spread: links are not steady.
+    The first one of all is behind none. More than one where exchanges overlap with work. As with a retransmission
+    timeout (Jacobson 1988), the mean and some of its spread: links are not steady.
     """
     if node.speed.rate <= 0.0:
         return first

@@ -1,6 +1,6 @@
-"""How nodes do, onto the ledger: what was seen of them, and what they say, at most once a minute each.
+"""Samples of nodes for the ledger: observations and claims, at most once a minute each.
 
-What a node says of itself is for the reader of the ledger. Nothing is decided by it, but that it may get shorter rows.
+A node's claims are for the reader of the ledger. No decision depends on them, but that it may get shorter rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INTERVAL = 60.0
 """Seconds between two rows of a node."""
 
 ROWS_PER_SECOND = 10.0
-"""Of all nodes together: of a large fleet each has fewer."""
+"""Rows a second of all nodes together: in a large fleet each has fewer."""
 
 
 class Sampling(Part):
@@ -54,7 +54,7 @@ class Sampling(Part):
 
 
 def _numbers(telemetry: Telemetry) -> dict[str, float]:
-    """What is known of it, by name."""
+    """Return the known numbers by name."""
     told = msgspec.structs.asdict(telemetry)
     load, link = told.pop("load"), told.pop("link")
     told |= msgspec.structs.asdict(load) | msgspec.structs.asdict(link)

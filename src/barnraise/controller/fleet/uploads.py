@@ -1,8 +1,8 @@
-"""Whose payload is where: promised, on its way, or here and inspected.
+"""The stages of payloads: promised, on their way, or here and inspected.
 
-An offer is judged before its payload travels. What may come is asked for in the order of the offers, one payload a node
-at a time, as far as there is memory; bytes that stop coming make room for others. Nothing replaces a payload that is
-here: what was inspected is what is committed.
+An offer is judged before its payload travels. Payloads are requested in the order of the offers, one a node at a time,
+as far as there is memory; uploads that stop make room for others. A payload that is here is never replaced: the
+inspected one is the committed one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ SLOWEST_UPLOAD = 10_000.0
 
 
 class Upload(msgspec.Struct):
-    """A payload on its way `since` it was asked for, of which so much was `received`. `until` then further bytes keep
-    it."""
+    """A payload on its way `since` its request, with `received` bytes.
+
+    It is kept `until` then without further bytes.
+    """
 
     node: str
     offer: Contribution
@@ -42,23 +44,29 @@ class Upload(msgspec.Struct):
 
 
 class Uploads(Part):
-    """`offered` payloads wait to be asked for, by node; `uploads` are on their way, `inspecting` are here, with the
-    version that was newest when they were complete, both by assignment."""
+    """The uploads of all nodes.
+
+    `offered` payloads wait for their request, by node; `uploads` are on their way, `inspecting` are here, with the
+    version that was newest when they were complete, both by assignment.
+    """
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.memory = context.settings.payloads.memory
         self.offered: dict[str, dict[int, Contribution]] = {}
-        self.ready: dict[str, None] = {}  # those nodes of `offered` that have nothing on its way
+        self.ready: dict[str, None] = {}  # nodes of `offered` without an upload
         self.uploads: dict[int, Upload] = {}
-        self.heard: dict[int, float] = {}  # of each upload, when bytes last came, the longest silent first
+        self.heard: dict[int, float] = {}  # time of each upload's last bytes, the longest silent first
         self.sending: dict[str, int] = {}  # node -> its upload
         self.inspecting: dict[int, tuple[Contribution, int]] = {}
-        self.num_bytes = 0  # of uploads and what is inspected, as offered
+        self.num_bytes = 0  # size of uploads and inspected payloads, as offered
 
     def expect(self, node: str, offer: Contribution) -> Steps:
-        """The payload of an offer that may come: ask for it now, or when it is its turn. The first offer of an
-        assignment counts; when that is made again, its payload is asked for again, from where it stands."""
+        """Request the payload of an acceptable offer, now or in the order of offers.
+
+        The first offer of an assignment counts; when that is repeated, the missing bytes of its payload are requested
+        again.
+        """
         number = offer.assignment
         if number in self.uploads:
             if self.uploads[number].offer.payload == offer.payload:
@@ -70,7 +78,7 @@ class Uploads(Part):
             yield from self.look()
 
     def look(self) -> Steps:
-        """Ask for what is offered, as far as there is room."""
+        """Request offered payloads, as far as there is room."""
         room = self.memory - self.num_bytes
         while self.ready:
             node = next(iter(self.ready))
@@ -89,7 +97,10 @@ class Uploads(Part):
             yield Receive(node, offer)
 
     def arrived(self, node: str, number: int, received: int) -> Upload | None:
-        """So much of a payload has come; the upload, when that is all of it, which counts as held until `settled`."""
+        """Record the bytes of a payload; return the upload when it is complete.
+
+        A complete one counts as held until `settled`.
+        """
         upload = self.uploads.get(number)
         if upload is None or upload.node != node:
             return None
@@ -98,18 +109,21 @@ class Uploads(Part):
             return upload
         upload.until += (received - upload.received) / SLOWEST_UPLOAD
         upload.received = received
-        if self.now < upload.until:  # bytes that drip keep nothing alive
+        if self.now < upload.until:  # a trickle of bytes keeps no upload alive
             del self.heard[number]
             self.heard[number] = self.now
         return None
 
     def settled(self, offer: Contribution) -> None:
-        """A payload that was complete is judged: it is on the ledger, or gone."""
+        """Record the verdict on a complete payload: it is on the ledger, or dropped."""
         self.inspecting.pop(offer.assignment, None)
         self.num_bytes -= offer.payload.num_bytes
 
     def drop(self, node: str, number: int) -> Steps:
-        """The payload is not wanted (any more). What is complete stays."""
+        """Drop a payload that is not needed (any more).
+
+        A complete one stays.
+        """
         upload = self.uploads.get(number)
         if upload is not None and upload.node == node:
             self._end(number, upload)
@@ -122,7 +136,7 @@ class Uploads(Part):
             yield Discard(node, number)
 
     def _end(self, number: int, upload: Upload) -> None:
-        """Nothing more of the upload will come."""
+        """End an upload."""
         del self.uploads[number], self.heard[number], self.sending[upload.node]
         if upload.node in self.offered:
             self.ready[upload.node] = None
@@ -133,11 +147,11 @@ class Uploads(Part):
             upload.until += seconds
 
     def deadline(self) -> float:
-        """When the next upload is given up, unless bytes of it come before."""
+        """Return when the next upload is given up, unless bytes of it come before."""
         return next(iter(self.heard.values()), math.inf) + (PRESSED_PATIENCE if self.ready else PATIENCE)
 
     def expire(self) -> Steps:
-        """Give up what no longer comes: its node greets anew and offers it again."""
+        """Give up uploads that have stopped: the node greets again and offers the result again."""
         while self.deadline() <= self.now:
             number = next(iter(self.heard))
             node = self.uploads[number].node

@@ -1,4 +1,4 @@
-"""Whether acknowledgements wait for a standby: a state machine without clock, socket, file or randomness."""
+"""The wait of acknowledgements for a standby: a state machine without clock, socket, file or randomness."""
 
 from __future__ import annotations
 

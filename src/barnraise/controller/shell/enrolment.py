@@ -1,8 +1,8 @@
-"""Enrolment of nodes: an invite is proven, spent and written down before a node is let in.
+"""Enrolment of nodes: an invite is proven, spent and written down before a node is admitted.
 
 The proof is checked first, against the book of invites as it was last read: that takes a few microseconds, however many
-wrong proofs come. Everything after it (the lock, the book from disk, the host's list) is for holders of an invite, so
-many times a second for each address. Wrong proofs of one address never cost another one anything.
+wrong proofs come. Everything after it (the lock, the book from disk, the host's list) is for holders of an invite, a
+limited number of times a second for each address. Wrong proofs of one address never affect another one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, En
 from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
-"""Wrong proofs of one address that are answered; and greetings of it that are looked into, its proofs being right."""
+"""Wrong proofs of one address that are answered; and its greetings with right proofs that are examined."""
 
 WARN_SECONDS = 60.0
-"""Between two warnings of wrong proofs."""
+"""Seconds between two warnings of wrong proofs."""
 
 Greeting = Enrol | Follow | Observe
 
 
 class UnansweredError(InviteError):
-    """One wrong proof too many of an address: nobody answers it."""
+    """Too many wrong proofs came from an address, which gets no answer."""
 
 
 class Entry(NamedTuple):
-    """What a machine came in by: which invite, for what, and whose it counts as."""
+    """The admission of a machine: its invite, its role, and its owner."""
 
     invite: str
     role: str
@@ -54,7 +54,7 @@ class Attempts:
         self._second, self._counts = 0, dict[str, int]()
 
     def too_many(self, address: str) -> bool:
-        """Count one more of `address`; whether it is too many for this second."""
+        """Count one more of `address`; return whether it is too many for this second."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._counts = second, {}
@@ -64,10 +64,12 @@ class Attempts:
 
 
 class Enrolment:
-    """The controller's keys and its book of invites. `open_book` lends the book and makes its changes durable;
-    `allowed` reads the host's list of keys (None: there is none, and whoever has an invite may come in). At most
-    `per_network` nodes come in from one network, but for those that are listed. `read_book` returns the book for
-    reading alone, at little cost; without it the book is lent for that, too."""
+    """The controller's keys and its book of invites.
+
+    `open_book` lends the book and makes its changes durable; `allowed` reads the host's list of keys (None: there is
+    none, and every holder of an invite may join). At most `per_network` nodes join from one network, but for listed
+    ones. `read_book` returns the book for reading alone, at little cost; without it the book is lent for that, too.
+    """
 
     def __init__(
         self,
@@ -85,8 +87,10 @@ class Enrolment:
         self._warned, self._told_at = "", -math.inf
 
     def prove(self, message: Greeting, key: str, address: str) -> None:
-        """Check a greeting's protocol, proof and role, before anything that costs more. Raises InviteError where one of
-        them is wrong, and UnansweredError where too many from `address` were."""
+        """Check a greeting's protocol, proof and role, before costlier checks.
+
+        Raises InviteError where one of them is wrong, and UnansweredError where too many from `address` were.
+        """
         require_protocol(message)
         try:
             token = self._read_book().proven(message.token, message.proof, **self._fields(message, key))
@@ -100,14 +104,17 @@ class Enrolment:
         self.require_patience(address)
 
     def require_patience(self, address: str) -> None:
-        """Count a greeting that costs more than a proof. Raises NotNowError where too many are from `address`."""
+        """Count a greeting that costs more than a proof.
+
+        Raises NotNowError where too many are from `address`.
+        """
         if self._right.too_many(address):
             raise NotNowError(
                 f"more than {ATTEMPTS_A_SECOND} machines of this address ask to come in at once: try again in a minute"
             )
 
     def _tell_of(self, address: str) -> None:
-        """Tell the host of wrong proofs, now and again."""
+        """Warn the host of wrong proofs, from time to time."""
         now = time.monotonic()
         if now - self._told_at >= WARN_SECONDS:
             self._told_at = now
@@ -121,7 +128,7 @@ class Enrolment:
             return book
 
     def _fields(self, message: Greeting, key: str) -> dict[str, str]:
-        """Those that a proof covers."""
+        """Return the fields that a proof covers."""
         signer = message.signer if isinstance(message, Enrol) else ""
         return {
             "server_key": self.keys.public, "worker_key": key, "name": message.name, "nonce": message.nonce,
@@ -129,27 +136,34 @@ class Enrolment:
         }  # fmt: skip
 
     def let_in(self, message: Enrol, key: str, *, taken: bool, address: str = "") -> Entry:
-        """By what a machine with `key`, that calls from `address`, becomes a node, its use of an invite spent. Raises
-        InviteError when it may not."""
+        """Admit a machine with `key` from `address` as a node, and spend its use of an invite.
+
+        Raises InviteError when it may not join.
+        """
         self.prove(message, key, address)
         with self._open_book() as book:
             token, listed = self._proven(book, message, key, time.time())
-            if taken:  # only who holds an invite is told of names
+            if taken:  # only holders of an invite learn which names are taken
                 raise TakenError(f"the name '{message.name}' is taken in this run: choose another with --name")
             network = "" if listed else self._network(book, address)
             book.spend(token.id, key, network if self._per_network else "", listed=listed)
             return Entry(token.id, token.role, self._owner(network))
 
     def _owner(self, network: str) -> str:
-        """The same for all machines of a network; "" for one that is listed: the host knows whose it is. It does not
-        tell which network that is: the ledger is shown to others."""
+        """Return the owner, the same for all machines of a network; "" for a listed one, which the host knows.
+
+        It does not reveal the network: the ledger is shown to others.
+        """
         told = f"barnraise owner 1 {network}".encode()
         return hmac.digest(self.keys.secret.encode(), told, hashlib.sha256).hex()[:16] if network else ""
 
     def _network(self, book: TokenBook, address: str) -> str:
-        """That of `address`. Raises InviteError where as many nodes as may be are from there."""
+        """Return the network of `address`.
+
+        Raises InviteError where the limit of nodes from there is reached.
+        """
         network = network_of(address)
-        if not network:  # it is gone already: else who hangs up at once would be of no network
+        if not network:  # it has left: else a machine that leaves at once would be of no network
             raise NotNowError("where this machine calls from is not known any more: try again")
         if self._per_network and book.num_of(network) >= self._per_network:
             raise InviteError(
@@ -159,8 +173,10 @@ class Enrolment:
         return network
 
     def take_new_keys(self, message: Enrol, key: str, *, vouched: Callable[[], bool], address: str = "") -> None:
-        """A node may take `key` and the other that it comes with: it needs no invite, but its old key has to have
-        `vouched` for them. Raises InviteError when it may not."""
+        """Admit new keys of a node, which its old key has to have `vouched` for; it needs no invite.
+
+        `key` and the other that it comes with. Raises InviteError when it may not take them.
+        """
         require_protocol(message)
         self.require_patience(address)
         if not vouched():
@@ -170,9 +186,11 @@ class Enrolment:
             raise _unlisted(key, message.name)
 
     def refuse_standby(self, message: Follow, key: str, *, known: bool) -> Stop | None:
-        """Why a machine with `key`, whose greeting was proven, may not follow; None when it may. Its invite is asked
-        for each time, and no use of it is spent: it follows whenever it comes back. One that is `known` to have
-        followed may be late, too."""
+        """Return why a machine with a proven greeting may not follow; None when it may.
+
+        Its invite is checked each time, and no use of it is spent: it follows again after each return. For one that is
+        `known` to have followed, the invite may have expired.
+        """
         try:
             with self._open_book() as book:
                 self._proven(book, message, key, 0.0 if known else time.time())
@@ -181,16 +199,20 @@ class Enrolment:
         return None
 
     def let_look(self, message: Observe, key: str, address: str = "") -> None:
-        """A machine with `key` may know how the run stands; each takes one use of the invite, however often it asks.
-        Raises InviteError when it may not."""
+        """Allow a machine with `key` to see the run's status; each takes one use of the invite, however often it asks.
+
+        Raises InviteError when it may not.
+        """
         self.prove(message, key, address)
         with self._open_book() as book:
             token, listed = self._proven(book, message, key, time.time())
             book.spend(token.id, key, listed=listed)
 
     def _proven(self, book: TokenBook, message: Greeting, key: str, now: float) -> tuple[Token, bool]:
-        """The invite that was proven, which is one for such a message; and whether the host lists the key. Raises
-        InviteError where it lists others alone."""
+        """Return the proven invite of the right role; and whether the host lists the key.
+
+        Raises InviteError where it lists only others.
+        """
         require_protocol(message)
         keys = self._list()
         listed = keys is not None and key in keys
@@ -202,7 +224,10 @@ class Enrolment:
         return token, listed
 
     def _list(self) -> Container[str] | None:
-        """The host's list of keys. Raises InviteError where it cannot be read: nobody is let in by half of it."""
+        """Return the host's list of keys.
+
+        Raises InviteError where it cannot be read: no machine is admitted by half of it.
+        """
         try:
             return self._allowed()
         except InputError as error:
@@ -222,8 +247,8 @@ def _unlisted(key: str, name: str) -> InviteError:
 
 
 def refusal_of(error: InviteError | StorageError) -> Stop:
-    """What a machine is told that may not come in."""
-    if isinstance(error, StorageError):  # nobody is let in whose invite cannot be spent
+    """Return the message for a machine that is not admitted."""
+    if isinstance(error, StorageError):  # no machine is admitted whose invite cannot be spent
         return Stop(f"nobody can come in now, try again later: {error}", refusal=LATER)
     if isinstance(error, NotNowError):
         return Stop(str(error), refusal=LATER)
@@ -231,6 +256,6 @@ def refusal_of(error: InviteError | StorageError) -> Stop:
 
 
 def require_protocol(message: Greeting) -> None:
-    """InviteError unless it is of this protocol."""
+    """Raise InviteError unless it is of this protocol."""
     if message.protocol != PROTOCOL_VERSION:
         raise InviteError(f"protocol version {message.protocol} is not spoken here, only {PROTOCOL_VERSION}")

@@ -1,4 +1,4 @@
-"""Batches of decisions on their way to the disk: one thread, and patience with a disk that is full."""
+"""Batches of decisions on their way to the disk: one thread, which waits for a full disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class GroupCommit:
         self._full = Spaced()
 
     async def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes]) -> None:
-        """Make a batch durable. Raises StorageError when the disk had no room for too long."""
+        """Make a batch durable.
+
+        Raises StorageError when the disk had no room for too long.
+        """
         began, loop = time.monotonic(), asyncio.get_running_loop()
         while True:
             try:
@@ -45,5 +48,5 @@ class GroupCommit:
                 await asyncio.sleep(PAUSE)
 
     def close(self) -> None:
-        """Wait for the batch in hand."""
+        """Wait for the current batch."""
         self._thread.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""What is malformed, counted by sender: the first is told at once, what follows in summaries."""
+"""Counts of malformed frames by sender: the first is reported at once, later ones in summaries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_SENDERS = 1024
 
 
 class MalformedFrames:
-    """Strangers are one sender, so that nobody can fill the ledger with fresh keys.
+    """Counts of malformed frames; all strangers are one sender, so that fresh keys cannot fill the ledger.
 
     >>> drops = MalformedFrames()
     >>> [drops.count("ann", now) for now in (0.0, 1.0, 2.0, 40.0)]
@@ -22,7 +22,7 @@ class MalformedFrames:
         self._told_at: dict[str, float] = {}
 
     def count(self, sender: str, now: float) -> int:
-        """One more: how many are to be told of now, 0 for later."""
+        """Count one more, and return how many to report now, 0 for later."""
         self._counts[sender] = self._counts.get(sender, 0) + 1
         if len(self._told_at) > MOST_SENDERS:
             self._told_at = {name: told for name, told in self._told_at.items() if now < told + INTERVAL}

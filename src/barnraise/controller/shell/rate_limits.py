@@ -1,6 +1,7 @@
-"""How often a node may say what: a table, far above what honest machines need. What is more is not handled.
+"""Rate limits of a node's messages: a table, far above the needs of honest machines.
 
-Whoever says still more is shut out for a while, connections and all: to read what is thrown away costs others, too.
+Excess messages are not handled. A node that sends still more is excluded for a while, with its connections: reading
+discarded messages costs others, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from barnraise.wire.messages import (
 
 
 class RateLimit(NamedTuple):
-    """So many at once, and so many a second in the long run."""
+    """A rate limit: a burst at once, and a rate a second in the long run."""
 
     burst: float
     a_second: float
@@ -42,14 +43,14 @@ RATES: Mapping[type[Message], RateLimit] = {
     Decline: RateLimit(400, 100),
     Offer: RateLimit(400, 100),
     Leave: RateLimit(10, 1),
-    PayloadChunk: RateLimit(8000, 4000),  # of 256 kB: 1 GB a second
+    PayloadChunk: RateLimit(8000, 4000),  # each of 256 kB: 1 GB a second
     Fetch: RateLimit(8000, 4000),
 }
 EXCESS = RateLimit(2000, 20)
-"""Messages of a node beyond those, after which it is shut out."""
+"""Messages of a node beyond those, after which it is excluded."""
 
 SHUT_OUT = 30.0
-"""Seconds for which it is."""
+"""Seconds of the exclusion."""
 
 assert set(RATES) == set(typing.get_args(FromWorker)), "each kind of message has a rate"
 
@@ -69,11 +70,11 @@ class RateLimits:
         self._excess = TokenBucket(*EXCESS)
 
     def excess(self, node: str, message: Message, now: float) -> str:
-        """Why what `node` says is passed over; empty when it is not."""
+        """Return why a message of `node` is ignored; empty when it is not."""
         if self._said[type(message)].take(node, now):
             return ""
         return f"more than {RATES[type(message)].a_second:g} {type(message).__name__} a second"
 
     def floods(self, node: str, now: float) -> bool:
-        """One more of the node's was passed over: whether it is to be shut out for that."""
+        """Count an ignored message of the node, and return whether it is to be excluded for that."""
         return not self._excess.take(node, now)

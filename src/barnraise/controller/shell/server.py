@@ -1,6 +1,7 @@
 """The controller's shell: frames, timers and finished work become events; actions become frames, commits and work.
 
-A batch of events is one group commit, payloads first. Its actions follow: a crash undoes nothing that was seen outside.
+A batch of events is one group commit, payloads first. Its actions follow: a crash undoes nothing that was visible
+outside.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ TRAFFIC_INTERVAL = 10.0
 
 
 class Server:
-    """Runs one controller until its run is finished. `clock` gives run seconds, which go on after a resume."""
+    """Runs one controller until its run is finished; `clock` gives run seconds, which continue after a resume."""
 
     def __init__(
         self,
@@ -88,19 +89,21 @@ class Server:
         )
         self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
         self.drops, self.rates, self.warnings = MalformedFrames(), RateLimits(), Warnings()
-        self.uploads = IncomingPayloads()  # of which the machine knows: what it does not want is not kept
+        self.uploads = IncomingPayloads()  # those that the machine wants: others are not kept
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
         self._asks = TokenBucket(burst=1.0, rate=1.0)  # for greetings
         self._traffic_at, self._bound = 0.0, False
-        self._behind = 0  # turns since nothing waited, or a Tick was due all the same
+        self._behind = 0  # rounds since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
 
     async def bind(self, uri: str, handover: HandoverListener | None = None) -> str:
-        """Listen at one address, or at two with a space between; the same with the ports taken. A `handover` that is
-        open already is used as it is. Raises AddressError."""
+        """Listen at one address, or at two with a space between, and return them with the ports taken.
+
+        An open `handover` is used unchanged. Raises AddressError.
+        """
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._drained = Signal()
@@ -123,11 +126,11 @@ class Server:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)  # which never raises: what broke them is told already
+            await asyncio.wait(tasks)  # never raises: their errors are reported already
             await self.close()
 
     async def close(self) -> None:
-        """Let go of threads and ports, as `run` does at its end; once more does no harm."""
+        """Close threads and ports, as `run` does at its end; a second call does no harm."""
         await asyncio.to_thread(self.executor.close)
         self.standbys.close()
         self.commits.close()
@@ -135,18 +138,18 @@ class Server:
             await self.listener.close(linger=1.0)
 
     def post(self, event: Waiting) -> None:
-        """Hand an event to the machine. For the event loop's thread."""
+        """Queue an event for the machine; for the event loop's thread."""
         self.inbox.append(event)
         self._wake.set()
 
     async def settle(self, event: ev.Event) -> None:
-        """`post`, and wait until what was decided is durable. For the event loop's thread, while `run` runs."""
+        """Call `post`, and wait until the decisions are durable. For the event loop's thread, while `run` runs."""
         awaited = Awaited(event, self._loop.create_future())
         self.post(awaited)
         await awaited.settled
 
     def supervise(self, task: asyncio.Task[None]) -> None:
-        """A task that breaks takes the run with it, which can be resumed: none may die unnoticed."""
+        """Fail the run, which can be resumed, when a task fails: no failure may go unnoticed."""
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -154,7 +157,7 @@ class Server:
             self._failed(error)
 
     async def _turn(self) -> None:
-        """Handle what has come, so much at a time that nobody waits long for the event loop."""
+        """Handle waiting events, a limited number at a time, so that the event loop is never blocked for long."""
         await asyncio.sleep(0)
         if not self.inbox:
             self._wake.clear()
@@ -199,7 +202,7 @@ class Server:
             }
             await self.commits.commit(decisions, payloads)
             self.standbys.committed()
-        if self.error is not None:  # what is superseded says nothing any more
+        if self.error is not None:  # a superseded controller sends nothing any more
             raise self.error
         for action in actions:
             if isinstance(action, act.Receive):
@@ -214,10 +217,10 @@ class Server:
         self.error = error
         self._loop.call_soon_threadsafe(self._wake.set)
 
-    # What arrives
+    # Incoming messages
 
     async def _read(self) -> None:
-        """Take in messages as fast as they are handled; what is wrong with one concerns its sender alone."""
+        """Read messages as fast as they are handled; an error in one concerns its sender alone."""
         while batch := await self._handover.receive_many():
             for peer, frames in batch:
                 self.bytes_up += sum(map(num_bytes, frames))
@@ -240,7 +243,7 @@ class Server:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Read nothing more while too much waits. Who could not be heard meanwhile was not silent."""
+        """Pause reading while too much waits; nodes that could not be read meanwhile were not silent."""
         began = time.monotonic()
         while len(self.inbox) >= MOST_WAITING:
             await self._drained.wait()
@@ -286,7 +289,7 @@ class Server:
             self.post(ev.Received(node, message))
 
     def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
-        """Bytes of a payload; those that do not follow on what is here are asked for once, others overtook them."""
+        """Accept bytes of a payload; bytes after a gap are requested once, since others overtook them."""
         number = message.assignment
         upload = self.uploads.get(node, number)
         if upload is None:
@@ -300,7 +303,7 @@ class Server:
             self._transmit(peer, SendPayload(number, len(upload.payload)))
 
     def _receive_payload(self, action: act.Receive, brought: memoryview | None) -> None:
-        """Ask for the payload from where it stands, unless it came along with its offer."""
+        """Request the missing bytes of the payload, unless it was attached to its offer."""
         number = action.contribution.assignment
         upload = self.uploads.open(action.node, action.contribution)
         if brought is not None and len(brought) == action.contribution.payload.num_bytes and upload.add(0, brought):
@@ -309,7 +312,7 @@ class Server:
             self._tell(action.node, SendPayload(number, len(upload.payload)))
 
     def _ask_who(self, peer: Peer, node: str) -> None:
-        """At most once a second: its `Hello` says what it holds, the answer what of that is wanted."""
+        """Ask at most once a second: its `Hello` says what it holds, the answer what of that is needed."""
         if self._asks.take(node, time.monotonic()):
             self._transmit(peer, Identify())
 
@@ -318,11 +321,11 @@ class Server:
         self._transmit(peer, Gone(message.digest) if chunk is None else Chunk(message.digest, message.offset), chunk)
 
     def _drop(self, node: str | None, reason: str) -> None:
-        """Journal what is malformed: at once, and then in summaries."""
+        """Journal malformed frames: at once, and then in summaries."""
         if (count := self.drops.count(node or "", time.monotonic())) > 0:
             self.post(ev.Dropped(node or "", reason, count))
 
-    # What leaves
+    # Outgoing messages
 
     def _tell(self, node: str, message: Message) -> None:
         peer = self.peers.get(node)
@@ -363,7 +366,7 @@ class Server:
         self.executor.checkpoint(action, state, self.ledger.head)
 
     def _journaled(self, action: act.Journal) -> None:
-        """Durable by now. A checkpoint makes the payloads before it superfluous."""
+        """Handle a durable decision: a checkpoint makes the payloads before it superfluous."""
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions

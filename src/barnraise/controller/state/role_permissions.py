@@ -1,4 +1,7 @@
-"""What each role may say, and which tasks it may be given. All that is not named here is refused."""
+"""The messages that each role may send, and the tasks that it may get.
+
+All others are refused.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ TASKS: Mapping[str, frozenset[str]] = {
 
 
 def refusal(role: str, message: Message) -> str:
-    """Why somebody with this role may not say that; empty when it may.
+    """Return why a node with this role may not send a message; empty when it may.
 
     >>> from barnraise.wire.messages import Leave
     >>> refusal("helper", Leave()), refusal("helper", Subscribe(0))

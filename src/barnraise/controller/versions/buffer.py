@@ -1,8 +1,8 @@
-"""When the buffer closes and becomes a version, how many nodes that takes, and how a run ends.
+"""The closing of the buffer into a version, the number of nodes for it, and the end of a run.
 
-Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest
-version, or when the rest has kept the faster half waiting for too long. Both close when all that they wait for is later
-than its nodes' times make likely (`waiting`), if the aggregation rule has enough. Once the accepted contributions meet
+Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest version,
+or when the rest has kept the faster half waiting for too long. Both close when all that they wait for is later than its
+nodes' times make likely (`buffer_deadline`), if the aggregation rule has enough. Once the accepted contributions meet
 the token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is
 the one but last, and the last version is made of those.
 """
@@ -33,7 +33,7 @@ HYSTERESIS = 0.1
 """Share by which an automatic K must be wrong to be changed."""
 
 LATE = "the others are late"
-"""Why a buffer closes that waits for nobody who is likely to come."""
+"""Reason of a close when none of the awaited nodes is likely to contribute."""
 
 
 class Buffer(Part):
@@ -52,7 +52,7 @@ class Buffer(Part):
         self.settings, self.versions = context.settings, context.settings.versions
         self.records, self.uploads, self.speeds, self.ending, self.waiting = records, uploads, speeds, ending, waiting
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
-        self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
+        self.fresh_size = 1  # the least K at which no work is refused as stale
         self.patience = math.inf  # seconds
         self.advised = False  # that a pinned K is too small
         self.gate = LossGate(context)
@@ -64,7 +64,7 @@ class Buffer(Part):
     # K
 
     def _size(self) -> Steps:
-        """Set K for the living, and pause or go on with the aggregation rule's minimum."""
+        """Set K for the living, and pause or continue by the aggregation rule's minimum."""
         state, settings, least = self.state, self.settings, self._least
         if state.progress.final:
             return
@@ -77,7 +77,7 @@ class Buffer(Part):
         self._measure()
         pinned = self.versions.buffer_size
         wanted = state.num_live if not settings.asynchronous else pinned or self.automatic_size
-        there = self.speeds.num_working  # as they come and go; of those, who is overdue is found now and then
+        there = self.speeds.num_working  # current ones; overdue ones among them are found from time to time
         if settings.asynchronous:
             there = min(there, len(self.speeds.counted))
         nodes = max(least, min(wanted, there))
@@ -87,10 +87,10 @@ class Buffer(Part):
         yield from self._advise()
 
     def _measure(self) -> None:
-        """The automatic K, and how long an open buffer waits for K nodes, anew with the fleet's figures.
+        """Compute the automatic K, and how long an open buffer waits for K nodes, from the fleet's figures.
 
-        K stays while it is about right. What lines say of it is never more than half of the nodes: the rest would wait.
-        The wait is several times what the slowest of the K fastest nodes takes.
+        K stays while it is about right. The K of the links is never more than half of the nodes: the rest would wait.
+        The wait is several times that of the slowest of the K fastest nodes.
         """
         speeds = self.speeds
         speeds.refresh()
@@ -113,7 +113,7 @@ class Buffer(Part):
         self.patience = max(LEAST_PATIENCE, OVERDUE * slowest)
 
     def _advise(self) -> Steps:
-        """Say once, when a pinned K makes versions too fast for somebody's staleness bound, which one would do."""
+        """Advise once, when a pinned K makes versions too fast for a node's staleness bound, with a better K."""
         pinned, state = self.versions.buffer_size, self.state
         if (
             pinned is None
@@ -122,7 +122,7 @@ class Buffer(Part):
             or state.totals.accepted < 2 * state.num_live
         ):
             return
-        enough = math.ceil(self.fresh_size / 2)  # which leaves half of each bound in hand
+        enough = math.ceil(self.fresh_size / 2)  # which leaves half of each bound as a reserve
         if pinned < enough:
             self.advised = True
             reason = (
@@ -166,7 +166,7 @@ class Buffer(Part):
             yield from self.ending.dismiss_all()
 
     def aggregate(self) -> Steps:
-        """Have the closed buffer made into its version, once it is known without whom."""
+        """Have the closed buffer made into its version, once the excluded nodes are known."""
         closing = self.state.closing
         assert closing is not None
         if (asked := self.gate.ask(closing)) is not None:
@@ -188,11 +188,11 @@ class Buffer(Part):
             yield Changed()
 
     def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
-        """The version cannot be made of all that its buffer holds: void what cannot be used, to make it of the rest.
+        """Void unusable contributions of a version that cannot be made, to make it of the rest.
 
         Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
-        is then the one before, and its rows are done again. A node is judged by what it sent, not by what our disk
-        lost.
+        is then the one before, and its rows are done again. A node is judged by what it sent, not by a failure of the
+        controller's disk.
         """
         faults, least = event.void | event.lost, self._least
         used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
@@ -210,11 +210,11 @@ class Buffer(Part):
                     yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
 
     def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:
-        """How far the version moves, and what of that each range of the parameters does when there are several.
+        """Return the step of the version, and the factor of each range of the parameters when there are several.
 
-        By its nodes' share of all work, as far as they are trusted, in asynchronous mode, and by what staleness has
-        left of their weights: a mean sees how these compare, so that of one node alone they would count for nothing.
-        The share is no less than half of that by their number (`Speeds.participation`).
+        In asynchronous mode by its nodes' share of all work, as far as they are trusted, and by the share of the
+        weights that staleness leaves: a mean only compares these, so those of one node alone would have no effect. The
+        share is no less than half of that by their number (`Speeds.participation`).
         """
         alike, rates = bool(self.settings.worker.uplink.normalize_steps), []
         for parameters in disjoint(slot.parameters for slot in held):
@@ -228,8 +228,10 @@ class Buffer(Part):
         return most, tuple(rate / most for rate in rates) if len(rates) > 1 else ()
 
     def _why(self) -> str:
-        """Why the buffer closes now; empty while it does not. After `flush` it holds residuals alone, `last` is
-        next."""
+        """Return why the buffer closes now; empty while it does not.
+
+        After `flush` it holds residuals alone, `last` is next.
+        """
         state = self.state
         if state.progress.stopping:
             return "last"
@@ -249,7 +251,7 @@ class Buffer(Part):
         return self._round_over()
 
     def _round_over(self) -> str:
-        """Why the synchronous round is over; empty while it is worth waiting (what has arrived still belongs to it)."""
+        """Return why the synchronous round is over; empty while a wait pays (its results still belong to it)."""
         if self.state.newest.in_flight == 0:
             return "all"
         if self.uploads.inspecting:
@@ -262,7 +264,7 @@ class Buffer(Part):
 
     @property
     def _least(self) -> int:
-        """Of how many nodes the aggregation rule makes a version now."""
+        """Return the least number of nodes for the aggregation rule at present."""
         state = self.state
         if not self.versions.yields:
             return self.versions.least(state.num_live)
@@ -271,8 +273,11 @@ class Buffer(Part):
         return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
 
     def lacks(self, node: NodeState, others: Iterable[str] = ()) -> bool:
-        """Whether the next version cannot be made without this node: neither what is accepted nor what nodes work on
-        comes from as many as the aggregation rule needs, also with a contribution of each of the `others`."""
+        """Return whether the next version cannot be made without this node.
+
+        Neither the accepted contributions nor open work come from as many nodes as the aggregation rule needs, also
+        with a contribution of each of the `others`.
+        """
         state, least = self.state, self._least
         found = set(state.buffer.slots)
         open_for = (
@@ -288,22 +293,22 @@ class Buffer(Part):
 
     @property
     def budget_met(self) -> bool:
-        """Whether contributions of all tokens of the run are accepted, though the last version may lack nodes."""
+        """Return whether contributions for the whole token budget are accepted; the last version may lack nodes."""
         return self.state.totals.tokens >= self.settings.tokens
 
     @property
     def _enough(self) -> bool:
-        """Whether the aggregation rule can make a version of what is there."""
+        """Return whether the aggregation rule can make a version of the buffer."""
         return len(self.state.buffer.slots) >= self._least
 
     def deadline(self) -> float:
-        """When the wait for what lacks, or for residuals, ends at the latest."""
+        """Return when the wait for missing nodes, or for residuals, ends at the latest."""
         state = self.state
         if self.ending.interrupted is not None or state.closing is not None:
             return math.inf
         enough = self._enough
         if state.progress.flushing is not None and not state.progress.final:
-            looked_at = self.uploads.inspecting and not enough  # what it shows is waited for
+            looked_at = self.uploads.inspecting and not enough  # inspected results are waited for
             return math.inf if looked_at else state.progress.flushing + self.settings.flush_patience
         if not enough:
             return math.inf
@@ -319,7 +324,7 @@ class Buffer(Part):
 
 
 def _freshness(slots: list[Slot], alike: bool) -> float:
-    """What staleness has left of the slots' weights in all, or of one each."""
+    """Return the share of the slots' weights that staleness leaves, in all, or of one each."""
     if alike:
         return sum(slot.freshness for slot in slots) / len(slots)
     weights = [slot.weight for slot in slots]

@@ -1,4 +1,4 @@
-"""What follows on a version: it is published, measured and made durable when due; how a run ends.
+"""The steps after a version: publication, measurement and checkpoints when due; and the end of a run.
 
 Once nothing more enters the model, the last version is measured and made durable, and the run is finished.
 """
@@ -30,13 +30,13 @@ from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.wire.messages import Stop
 
 FIRST_PAUSE = 2.0
-"""Seconds from a checkpoint that failed to the next; twice as many after each further one that fails."""
+"""Seconds from a checkpoint that failed to the next; doubled after each further failure."""
 
 
 class Ending(Part):
     """Keeps whether the newest version is being made durable, and whether the process is to end, or told to.
 
-    `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process took them.
+    `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process received them.
     """
 
     def __init__(self, context: Context, records: NodeRecords, publishing: Publishing, evaluation: Evaluation) -> None:
@@ -51,12 +51,12 @@ class Ending(Part):
         self.finished = False
 
     def start(self, digest: str) -> Steps:
-        """A new run begins."""
+        """Begin a new run, whose version 0 has this digest."""
         yield Noted(self.now, notes.Started(digest, *self.settings.run))
         yield from self.evaluation.measure()
 
     def _made(self, event: Aggregated) -> Steps:
-        """A version exists: publish it, measure it and make it durable when due."""
+        """Handle a new version: publish it, measure it and make it durable when due."""
         closing = self.state.closing
         if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
             return
@@ -74,7 +74,7 @@ class Ending(Part):
         yield from self._rest()
 
     def _due(self) -> bool:
-        """Whether a checkpoint is to be taken: after some time, or when payloads take much more room than it does."""
+        """Return whether a checkpoint is due: after some time, or when payloads take much more room than it does."""
         versions, waited = self.settings.versions, self.now - self.state.record.checkpoint_time
         due = waited >= versions.checkpoint_seconds or self.unsaved >= self.settings.payloads.checkpoint_bytes
         return due and self.now >= self._again
@@ -113,7 +113,7 @@ class Ending(Part):
             yield from self._settle()
 
     def deadline(self) -> float:
-        """When the last checkpoint, which failed, is tried again."""
+        """Return when the last checkpoint, which failed, is tried again."""
         return self._again if self._failing < math.inf and not (self.checkpointing or self.finished) else math.inf
 
     def expire(self) -> Steps:
@@ -121,7 +121,7 @@ class Ending(Part):
             yield from self._checkpoint()
 
     def end(self) -> Steps:
-        """Nothing more enters the model: measure it, make it durable; the run is finished when both are done."""
+        """End the model: measure it, make it durable; the run is finished when both are done."""
         yield from self.dismiss_all()
         if not self.evaluation.busy and not self.evaluation.done:
             yield from self.evaluation.measure()
@@ -130,7 +130,7 @@ class Ending(Part):
         yield from self._settle()
 
     def dismiss_all(self) -> Steps:
-        """Tell everybody that the run is over, unless somebody is needed yet."""
+        """Tell all nodes that the run is over, unless some are still needed."""
         if self.evaluation.needs_nodes:
             return
         for node in list(self.records.present):
@@ -175,7 +175,7 @@ class Ending(Part):
             yield from self._rest()
 
     def _rest(self) -> Steps:
-        """Once the process shall end: make the newest version durable, so that a resume has nothing to make again."""
+        """Make the newest version durable once the process shall end, so that a resume has nothing to make again."""
         wanted, state = self.interrupted, self.state
         if wanted is None or self.finished or state.closing is not None or self.checkpointing:
             return
@@ -185,7 +185,7 @@ class Ending(Part):
             yield from self.finish(wanted.reason, failed=wanted.failed, interrupted=not wanted.failed)
 
     def finish(self, reason: str, *, failed: bool = False, interrupted: bool = False) -> Steps:
-        """This process ends: no checkpoint is begun any more."""
+        """End this process: no checkpoint is begun any more."""
         self.finished = True
         yield Finish(reason, failed=failed, interrupted=interrupted)
 

@@ -1,9 +1,9 @@
-"""Held-out loss: when a version is to be measured, and by whom.
+"""Measurement of the held-out loss: when a version is measured, and by which nodes.
 
 The controller does it, or workers do: several share one version, each with some of the held-out rows (a piece), and
-each piece is measured by nodes of two owners, as long as nodes of two are there that can. Where they find different
-losses the version is disputed, and the controller measures. A node that is at a newer version takes deltas back. A
-version to which no way back is kept is given up for the newest; what nobody measures in time the controller does.
+each piece is measured by nodes of two owners, as long as two owners have nodes that can. Where they find different
+losses the version is disputed, and the controller measures. A node that is at a newer version undoes deltas. A version
+whose deltas are not kept is given up for the newest; the controller measures pieces that no node measures in time.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ BATCH_ROWS = 16
 """Held-out rows in a batch; all tasks but the last take whole batches."""
 
 PATIENCE = 60.0
-"""Seconds for which nothing may come of a measurement by workers before the controller takes it over."""
+"""Seconds without a result of workers after which the controller takes a measurement over."""
 
 TIMES = 3
 """Versions that workers begin with for one loss. Then the controller measures."""
 
 LONGEST = 600.0
-"""Seconds for which a node that lives may hold a task before that counts as nothing, or longer where it is slow."""
+"""Seconds for which a live node may hold a task before it counts as lost, or longer where it is slow."""
 
 _FIRST = -(1 << 40)
-"""Ids of views from here down: no other kind has so many."""
+"""Ids of views from here down: no other kind has that many."""
 
 
 class Evaluation(TaskKind):
-    """Keeps whether a version is being measured, one at a time, which one workers share, and which rows of it are on
-    offer to a second owner."""
+    """Keeps the one version that is being measured by workers, and rows on offer to a second owner."""
 
     task = Evaluate
     result = Finding
@@ -66,33 +65,33 @@ class Evaluation(TaskKind):
         self.settings, self.plan = context.settings, context.settings.evaluations
         self.membership, self.speeds = membership, speeds
         self.pacing, self.publishing = pacing, publishing
-        self.here = False  # the controller does it
+        self.here = False  # whether the controller does it
         evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
         begun = (work.base for work in self._works() if work.base > evaluated)
-        self.version = max(begun, default=-1)  # that is measured; -1: whichever is the newest as somebody begins
-        self.tokens = self.state.totals.version_tokens  # in it
+        self.version = max(begun, default=-1)  # the measured one; -1: the newest when a worker begins
+        self.tokens = self.state.totals.version_tokens  # tokens in it
         self.busy = self.version >= 0
         self.until = math.inf  # when the controller takes over
         self.begun = 0  # versions that workers began with since the last loss
-        self.wanted: RowRange | None = None  # rows that are on offer to others than the owners who have them
+        self.wanted: RowRange | None = None  # rows that are on offer to other owners than those who have them
         self.whose: frozenset[str] = frozenset()  # these owners
-        self.doubted = False  # a worker told a loss that is not believed
+        self.doubted = False  # whether a worker's claimed loss is not believed
 
     @property
     def due(self) -> bool:
-        """Whether the run has come so far since the last time that the newest version is to be measured."""
+        """Return whether the run has advanced so far since the last time that the newest version is to be measured."""
         share = len(self.state.record.evaluations) / self.plan.times
         return not self.busy and self.state.totals.version_tokens >= self.settings.tokens * share
 
     @property
     def done(self) -> bool:
-        """Whether the newest version is measured."""
+        """Return whether the newest version is measured."""
         evaluations = self.state.record.evaluations
         return bool(evaluations) and evaluations[-1][0] == self.state.newest.version
 
     @property
     def needs_nodes(self) -> bool:
-        """Whether nodes are to stay though the run is over, to measure its last version."""
+        """Return whether nodes are to stay though the run is over, to measure its last version."""
         if self.state.closing is not None:
             return self.plan.by_workers
         last = self.here and self.version == self.state.newest.version
@@ -120,10 +119,10 @@ class Evaluation(TaskKind):
 
     def _note(self, version: int, loss: float, tokens: int, owners: int = 0) -> Steps:
         self.busy, self.here, self.version, self.until, self.begun = False, False, -1, math.inf, 0
-        told = loss if math.isfinite(loss) else None  # JSON knows no NaN
+        told = loss if math.isfinite(loss) else None  # JSON has no NaN
         yield Noted(self.now, notes.Evaluated(version, told, tokens, owners))
 
-    # By workers
+    # Workers' measurements
 
     @property
     def open(self) -> bool:
@@ -134,18 +133,17 @@ class Evaluation(TaskKind):
         return self.open and self.version >= 0
 
     def _works(self) -> list[Work]:
-        """All of it that was given out, and not measured by the controller."""
+        """Return all work on the version that was assigned, and not measured by the controller."""
         state = self.state
         found = [finding.work for finding in state.record.findings.values()]
         return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
 
     def _given(self) -> int:
-        """Rows of the version that are given out, from the first."""
+        """Return the number of assigned rows of the version, from the first."""
         return max((work.rows[0].stop for work in self._works() if work.base == self.version), default=0)
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """Rows that nobody had, then rows for a second owner: these one piece at a time, as not everybody may take
-        each."""
+        """Return unassigned rows, then rows for a second owner, one piece at a time, as not all nodes may take each."""
         self.wanted = None
         left = self.plan.rows - self._given() if self.open else 0
         if left > 0:
@@ -169,7 +167,7 @@ class Evaluation(TaskKind):
         ]
 
     def _pieces(self) -> Mapping[RowRange, Sequence[Work]]:
-        """Work on the version that is open, or that something was found of, by its rows."""
+        """Return work on the version that is open, or that has a finding, by its rows."""
         found: defaultdict[RowRange, list[Work]] = defaultdict(list)
         for work in self._works():
             if work.base == self.version and work.assignment not in self.state.redo:
@@ -180,12 +178,12 @@ class Evaluation(TaskKind):
         return frozenset(self.state.nodes[work.node].owner for work in works)
 
     def is_another(self, node: NodeState, work: Work) -> bool:
-        """Whether the node is of another owner than those who have the same rows besides `work`."""
+        """Return whether the node is of another owner than those who have the same rows besides `work`."""
         others = (one for one in self._pieces().get(work.rows[0], ()) if one.assignment != work.assignment)
         return node.owner not in self._owners(others)
 
     def _strangers(self, owners: frozenset[str]) -> Iterator[NodeState]:
-        """Nodes of other owners that could measure."""
+        """Yield nodes of other owners that could measure."""
         for node in self.state.nodes.values():
             if (
                 node.live
@@ -196,13 +194,12 @@ class Evaluation(TaskKind):
                 yield node
 
     def _trust_beside(self, owners: frozenset[str]) -> float:
-        """What a node of another owner must weigh: as `least_trust`, of these alone."""
+        """Return the least trust of a node of another owner: as `least_trust`, among these alone."""
         trusted = any(not node.tally.standing.on_probation for node in self._strangers(owners))
         return TRUSTED if trusted else 0.0
 
     def waits(self, lost: Work) -> bool:
-        """Rows that somebody else has, or that were lost twice, are on offer to a second owner instead, as not
-        everybody may take them."""
+        """Return whether lost rows wait: those of another node, or lost two times, go to a second owner."""
         if not self._shared or lost.base != self.version:
             return False
         redo = self.state.redo
@@ -223,15 +220,15 @@ class Evaluation(TaskKind):
 
     @property
     def _reachable(self) -> bool:
-        """Whether nodes can get to the version that is measured."""
+        """Return whether nodes can get to the version that is measured."""
         return self.version < 0 or self.publishing.way_back(self.version) is not None
 
     def _is_able(self, node: NodeState) -> bool:
-        """Whether it does not keep others waiting, nor gives back what is to be believed of it."""
+        """Return whether it neither keeps others waiting, nor gives back trusted work."""
         return OVERDUE * self._quick(node) >= BATCH_ROWS and not self.membership.is_unwilling(node.id)
 
     def _quick(self, node: NodeState) -> float:
-        """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
+        """Return the rows that a node measures in the time of the median training task, or at least a batch."""
         speeds, batch = self.speeds, BATCH_ROWS * self.plan.row_tokens / FORWARD
         rate = speeds.estimate(node)
         if not rate or not speeds.turnaround or not speeds.median:
@@ -273,21 +270,23 @@ class Evaluation(TaskKind):
         yield from self.assigned(decision, task)
 
     def _rows(self, node: NodeState) -> RowRange:
-        """As many of the rows that are left as the node takes."""
+        """Return as many of the remaining rows as the node takes."""
         given = self._given()
         return RowRange(self.plan.file, given, min(self.plan.rows, given + self._most(node, self._swiftest())))
 
     def _most(self, node: NodeState, swift: Mapping[str, float]) -> int:
-        """Rows, in whole batches, that take the node about as long as a training task does, the median one or its own:
-        nobody's measurement is to be waited for longer than others' work. And no more than a node of another owner,
-        of those that are `swift`, measures in the time after which a task is overdue."""
+        """Return rows, in whole batches, that take the node about as long as a training task.
+
+        The median node's or its own task: no measurement should be awaited for longer than others' work. And no more
+        than a node of another owner, of those that are `swift`, measures in the time after which a task is overdue.
+        """
         own = FORWARD * self.pacing.in_time(node, self.pacing.local_steps(node)) * self.settings.tasks.batch_size
         second = max((rows for owner, rows in swift.items() if owner != node.owner), default=math.inf)
         most = int(min(own, self._quick(node), OVERDUE * second))
         return max(BATCH_ROWS, most - most % BATCH_ROWS)
 
     def _swiftest(self) -> Mapping[str, float]:
-        """The two owners whose nodes measure the most rows in the time of a task, and how many."""
+        """Return the two owners whose nodes measure the most rows in the time of a task, and how many."""
         found: defaultdict[str, float] = defaultdict(float)
         for node in self._strangers(frozenset()):
             found[node.owner] = max(found[node.owner], self._quick(node))
@@ -316,8 +315,10 @@ class Evaluation(TaskKind):
         return float(result.weight)
 
     def look(self) -> Steps:
-        """Once all rows are measured, by two owners where two are there, the version is. Where these find different
-        losses the controller measures. Nobody is waited for who cannot come any more."""
+        """Finish the version's measurement once all rows are measured, by two owners where two are there.
+
+        Where these find different losses the controller measures. Nodes that cannot return are not waited for.
+        """
         if self.open and (self._doubtful or (self.state.progress.final and not self.state.num_live)):
             yield from self._measure_here()
         if not self.open:
@@ -339,11 +340,11 @@ class Evaluation(TaskKind):
 
     @property
     def _doubtful(self) -> bool:
-        """Whether what workers say of the version is not believed."""
+        """Return whether the workers' measurements of the version are not believed."""
         return self.doubted or 0 <= self.version <= self.state.record.disputed
 
     def _found(self) -> Pieces:
-        """What is known of the version that workers share."""
+        """Return the findings of the version that workers share."""
         found: defaultdict[RowRange, list[KeptFinding]] = defaultdict(list)
         for finding in self.state.record.findings.values():
             if finding.work.base == self.version:
@@ -351,7 +352,7 @@ class Evaluation(TaskKind):
         return found
 
     def _may_another(self, rows: RowRange, owners: frozenset[str]) -> bool:
-        """Whether another owner's node measures the rows, or can, or may when it is back after a restart."""
+        """Return whether another owner's node measures the rows, or can, or may after a restart."""
         if next(self._strangers(owners), None) is not None:
             return True
         if any(self.state.nodes[node].owner not in owners for node in self.membership.awaited):
@@ -365,7 +366,7 @@ class Evaluation(TaskKind):
         )
 
     def _see_whether_to_begin_anew(self) -> None:
-        """With the newest version, when nobody measures this one, and nobody can get to it any more."""
+        """Restart with the newest version, when no node measures this one, and none can get to it any more."""
         if self.begun >= TIMES or self._reachable:
             return
         if not any(work.task is Evaluate and work.base == self.version for work in self.state.works.values()):
@@ -375,7 +376,7 @@ class Evaluation(TaskKind):
         return self.until
 
     def expire(self) -> Steps:
-        """Take over what nobody does."""
+        """Take over measurements that no node makes."""
         if self.now < self.until or not self.open:
             return
         if any(map(self._waited_for, self.state.works.values())) or not self._needed:
@@ -384,14 +385,14 @@ class Evaluation(TaskKind):
             yield from self._measure_here()
 
     def _waited_for(self, work: Work) -> bool:
-        """Whether it is of the measurement, and somebody may be about to hand it in."""
+        """Return whether the work belongs to the measurement, and its node may be about to submit it."""
         node = self.state.nodes[work.node]
         longest = max(LONGEST, OVERDUE * node.speed.turnaround)
         return work.task is Evaluate and work.base == self.version and node.live and self.now < work.time + longest
 
     @property
     def _needed(self) -> bool:
-        """Whether there is a loss to wait for: while nobody takes part nothing changes that could be measured."""
+        """Return whether a loss is awaited: without nodes nothing changes that could be measured."""
         return self.state.progress.final or self.state.num_live > 0
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:

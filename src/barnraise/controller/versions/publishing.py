@@ -1,5 +1,7 @@
-"""How a version reaches the workers: the deltas that are worth sending, the way from one version to another, and who
-is told of a newer one while it trains."""
+"""The publication of versions: the kept deltas, the updates between two versions, and subscriptions.
+
+A worker that trains may subscribe to newer versions.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ CHAIN_SLACK = 1024
 
 
 UNDONE_SNAPSHOTS, UNDONE_BYTES = 4, 256 << 20
-"""Bytes of deltas that are kept for nodes that do work of earlier versions anew, or measure these: so many snapshots of
-the model, or those of all versions that can be taken back, where they are no more than so many."""
+"""Bytes of deltas that are kept for nodes that repeat work of earlier versions, or measure these: as many as these
+snapshots of the model, or those of all versions that can be undone, if they are less."""
 
 
 class Publishing(Part):
@@ -35,14 +37,14 @@ class Publishing(Part):
         self.settings, self.records, self.pacing = context.settings, records, pacing
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it
         self.update_bytes = 0
-        self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
+        self.watching: dict[str, int] = {}  # nodes that train and subscribe, with the version that they have
         self.most_bytes = snapshot = self.settings.payloads.snapshot
         if self.settings.audits.share or self.settings.evaluations.by_workers:
             whole = MOST_UNDONE * (snapshot + CHAIN_SLACK)
             self.most_bytes = max(UNDONE_SNAPSHOTS * snapshot, min(whole, UNDONE_BYTES))
 
     def keep(self, update: Update) -> Steps:
-        """One more delta; those that are not worth sending any more go."""
+        """Keep one more delta, and release those that are not worth sending any more."""
         self.updates[update.version] = update
         self.update_bytes += update.blob.num_bytes
         stale = set()
@@ -54,23 +56,23 @@ class Publishing(Part):
         if stale:
             yield Release(tuple(sorted(stale)))
 
-    # Who is told
+    # Subscriptions
 
     def _watch(self, node: str, message: Subscribe) -> Steps:
         self.watching[node] = self.known_to(node, message.have)
         yield from self._tell(self.state.nodes[node])
 
     def known_to(self, node: str, have: int) -> int:
-        """The version that the node has, who said so before what was sent to it had arrived."""
+        """Return the version that the node has, whose message may have crossed an update."""
         return max(have, self.records[node].session.told)
 
     def tell(self) -> Steps:
-        """Tell of the newest version whoever watches."""
+        """Tell all subscribers of the newest version."""
         for node in list(self.watching):
             yield from self._tell(self.state.nodes[node])
 
     def _tell(self, node: NodeState) -> Steps:
-        """Tell a node that trains of the newest version, if it watches and has an older one."""
+        """Tell a node that trains of the newest version, if it subscribes and has an older one."""
         have = self.watching.get(node.id)
         if (
             have is None
@@ -84,12 +86,14 @@ class Publishing(Part):
         yield Send(node.id, Newer(self.news(node, have)))
 
     def news(self, node: NodeState, have: int) -> News:
-        """The way to the newest version for a node that has version `have`."""
+        """Return the updates to the newest version for a node that has version `have`."""
         return News(self.updates_from(have), node.updates.merged, self.pacing.share(node))
 
     def updates_from(self, have: int) -> tuple[Update, ...]:
-        """How a replica at version `have` reaches the newest: a chain of deltas or a snapshot, whichever is fewer
-        bytes."""
+        """Return how a replica at version `have` reaches the newest: a chain of deltas or a snapshot.
+
+        The one with fewer bytes.
+        """
         state, snapshot = self.state, self.settings.payloads.snapshot
         chain = self.chain(have, state.newest.version)
         if chain is not None and sum(update.blob.num_bytes for update in chain) <= snapshot + CHAIN_SLACK:
@@ -97,7 +101,7 @@ class Publishing(Part):
         return (Update("snapshot", state.newest.version, Blob(state.newest.digest, snapshot), state.newest.digest),)
 
     def chain(self, have: int, wanted: int) -> tuple[Update, ...] | None:
-        """The deltas that lead from version `have` to `wanted`; None when they are not kept."""
+        """Return the deltas that lead from version `have` to `wanted`; None when they are not kept."""
         if have == wanted:
             return ()
         if not 0 <= have < wanted or wanted - have > len(self.updates):
@@ -106,8 +110,10 @@ class Publishing(Part):
         return tuple(chain) if len(chain) == wanted - have else None
 
     def way_back(self, version: int) -> tuple[Update, ...] | None:
-        """The deltas from `version` to the newest, which a node can take back; None when they are not kept, or too
-        many."""
+        """Return the deltas from `version` to the newest, which a node can undo.
+
+        None when they are not kept, or too many.
+        """
         back = self.chain(version, self.state.newest.version)
         return back if back is not None and len(back) <= MOST_UNDONE else None
 
@@ -115,7 +121,7 @@ class Publishing(Part):
         self.watching.pop(node, None)
 
     def _assigned(self, d: Assigned) -> None:
-        if kind_of(d.kind).preempts:  # with all that waits, the node forgets the versions that were on their way
+        if kind_of(d.kind).preempts:  # with all waiting tasks, the node drops the versions that were on their way
             self.records[d.node].session.told = -1
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:

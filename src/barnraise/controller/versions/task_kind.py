@@ -1,7 +1,7 @@
-"""What a kind of task is to the controller: what there is to do of it, for whom, and how its results are judged.
+"""The interface of a kind of task: its work, the suitable nodes, and the judgement of its results.
 
-What all kinds share is done elsewhere, once: leases and release (`membership`), who asks (`dispatch`), payloads
-(`uploads`), verdicts (`inspection`), redoing and totals (`fold`, by what the kind declares in `core.types`).
+Common functions are elsewhere: leases and release (`membership`), requests (`dispatch`), payloads (`uploads`), verdicts
+(`inspection`), repetition and totals (`fold`, by the kind's traits in `core.types`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from barnraise.matching.base import TaskView
 from barnraise.wire.messages import Assign
 
 ANY_STALENESS = 1 << 31
-"""A result is worth its place however old it is."""
+"""A bound that no result's staleness reaches."""
 
 
 class TaskKind(Part):
-    """One kind of task. A subclass names its struct, and overrides what concerns it."""
+    """One kind of task.
+
+    A subclass names its struct, and overrides the methods that it needs.
+    """
 
     task: ClassVar[type[Task]]
     result: ClassVar[type[Result]] = Contribution
@@ -36,66 +39,72 @@ class TaskKind(Part):
 
     @property
     def name(self) -> str:
-        """On the ledger and on the wire."""
+        """Return its name on the ledger and on the wire."""
         return name_of(self.task)
 
-    # Giving it out
+    # Assignment
 
     @property
     def open(self) -> bool:
-        """Whether work of this kind is given to those who ask now. A kind that is not matched is never open."""
+        """Return whether nodes that ask now get work of this kind.
+
+        A kind that is not matched is never open.
+        """
         return False
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """What there is to do that nobody had before, for nodes that ask to be matched with, by ids that are not above
-        0."""
+        """Return work that no node had before, for matching with the nodes that ask, by ids up to 0."""
         return ()
 
     def looked_for(self) -> Steps:
-        """What follows once `fresh` was asked."""
+        """Handle the consequences of a call of `fresh`."""
         yield from ()
 
     def standing(self) -> Sequence[TaskView]:
-        """What does not run out as it is given away: the same sequence for as long as nothing has changed."""
+        """Return tasks that do not run out as they are assigned: the same sequence while nothing has changed."""
         return ()
 
     def waits(self, lost: Work) -> bool:
-        """Whether work of this kind that was lost can be done again now."""
+        """Return whether lost work of this kind can be done again now."""
         return self.open
 
     def suits(self, node: NodeState, have: int) -> bool:
-        """Whether a node that has version `have` can be given work of this kind now."""
+        """Return whether a node that has version `have` can be given work of this kind now."""
         return True
 
     def least_trust(self) -> float:
-        """What a node must weigh (`trust.standing`) to be given work of this kind now. What is believed is for those
-        who are not on probation, while there are any who can do it."""
+        """Return the weight that a node needs (`trust.standing`) for work of this kind now.
+
+        Trusted work is for nodes that are not on probation, while any of them can do it.
+        """
         return 0.0
 
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
-        """Assign `work`, lost or offered by `fresh`, to a node that has version `have`. What is not matched is not
-        given so."""
+        """Assign `work`, lost or offered by `fresh`, to a node that has version `have`.
+
+        Unmatched kinds are not assigned so.
+        """
         yield from ()
 
     def assigned(self, decision: Assigned, task: AnyTask) -> Steps:
-        """The assignment, and the word of it."""
+        """Record the assignment, and send its message."""
         yield self.cost_model.expect(decision, task)
         yield Send(decision.node, Assign(task))
 
-    # Taking it in
+    # Results
 
     def too_late(self, work: Work) -> str:
-        """Why nobody waits for a result of `work` any more; empty while it is wanted."""
+        """Return why a result of `work` is not needed any more; empty while it is."""
         return ""
 
     def refuse(self, result: AnyResult, work: Work, version: int) -> str:
-        """Why `result`, arriving when `version` was the newest, is no answer to `work`; empty when it can be."""
+        """Return why `result`, arriving when `version` was the newest, is no answer to `work`; empty when it can be."""
         return ""
 
     def taken(self, result: AnyResult, work: Work) -> Steps:
-        """What follows from a result of `work` that was accepted."""
+        """Handle the consequences of an accepted result of `work`."""
         yield from ()
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
-        """What a result counts for, of so many tokens, so many versions late."""
+        """Return the weight of a result of `tokens` tokens, `staleness` versions late."""
         return float(tokens)

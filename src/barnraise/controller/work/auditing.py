@@ -1,18 +1,17 @@
-"""Audits: a share of the contributions is done anew by another node, and what came of both is compared.
+"""Audits: a share of the contributions is repeated by another node, and the results are compared.
 
-Which ones nobody knows before they are here: a keyed hash of the assignment's number chooses (and gives the seed of the
-sketch that stands for the update). What was sent is accepted all the same; then the work goes to a node that has not
-done it, and that such a hash draws, as who asks first may be waiting for a friend's. It begins at the version at which
-that work began, and gets there by taking deltas back. The comparison is noted on the ledger. Stateless work is judged
-by it: where they disagree others do the work, too, from perturbed parameters, until two agree, and whom these
-contradict is convicted, an auditor as well (`trust.repeats`; `sanctions` says what follows). Stateful work judges
-nobody. Nodes of one owner count as one: nodes of others are asked as long as any are there.
+The choice is secret before they arrive: a keyed hash of the assignment's number chooses (and gives the seed of the
+sketch that stands for the update). The contribution is accepted all the same; then the work goes to another node, which
+such a hash draws, as the first one to ask may be an accomplice. It begins at the version at which that work began, and
+gets there by undoing deltas. The comparison is noted on the ledger. Stateless work is judged by it: where they disagree
+others repeat the work, too, from perturbed parameters, until two agree, and nodes that these contradict are convicted,
+an auditor as well (`trust.repeats`; `sanctions` has the consequences). Stateful work has no verdicts. Nodes of one
+owner count as one: nodes of others are asked as long as there are any.
 
-A case lapses once its version is too far back, after several nodes that did not do it, or came to different results,
-when too many newer ones wait, and when the run or the controller ends before somebody did it: each is noted on the
-ledger with the reason. Cases that are open are not on the ledger: of a controller that is killed nothing tells them,
-and their tasks are taken back from their nodes. A node that gives work to be done anew back several times in a row is
-given no more of it, and no measurements, which are believed.
+A case lapses once its version is too far back, after several nodes that did not repeat it, or came to different
+results, when too many newer ones wait, and when the run or the controller ends before a node repeated it: each is noted
+on the ledger with the reason. Open cases are not on the ledger: those of a killed controller are lost, and their tasks
+are taken back. A node that gives several audits in a row back gets no more, and no measurements, which are trusted.
 """
 
 from __future__ import annotations
@@ -57,31 +56,29 @@ from barnraise.trust.repeats import MOST_ANSWERS, Judgement, judge
 from barnraise.trust.reputation import TRUSTED
 
 TRIES = 3
-"""Nodes that are asked to do the same work anew, one after the other, besides those who did and were contradicted."""
+"""Nodes that are asked for the same audit, one after the other, besides contradicted ones."""
 
 MOST_CASES = 64
-"""That wait to be done anew; of more than that the oldest lapse."""
+"""Cases that wait for an audit; beyond that the oldest lapse."""
 
 DRAWN = 2.0
-"""Nodes that may do a case anew at first, in the mean; twice as many for each that asked and was not drawn, and after
-each half of the time in which a usual node does a task."""
+"""Nodes that may take a case at first, in the mean; doubled for each one passed over, and each half of a task time."""
 
 LEAST_WINDOW, LONGEST_WINDOW = 1.0, 60.0
 """Seconds that are between."""
 
 VECTORS = 4
-"""Of the parameters' size, that a node needs besides what training takes: the version before, and moments of its
-own."""
+"""Vectors of the parameters' size that a node needs besides training's: the version before, and own moments."""
 
 CONVICTED = "others come to another result for a task that it has done, and agree with each other"
-"""Why a node is dismissed."""
+"""Reason of a node's dismissal."""
 
 _FIRST = -(1 << 41)
-"""Ids of views from here down: no other kind has so many."""
+"""Ids of views from here down: no other kind has that many."""
 
 
 class Answer(NamedTuple):
-    """What a node found: the sketch, and the assignment under which it did."""
+    """A node's answer: the sketch, and its assignment."""
 
     node: str
     assignment: int
@@ -90,9 +87,11 @@ class Answer(NamedTuple):
 
 @dataclass
 class Case:
-    """A contribution that is done anew: what was to be done for it, and the sketch of what came. It takes `memory`
-    bytes, and waits `since` then; `by` is the assignment of the newest of the nodes that were asked for it, `answers`
-    is what came of others and contradicts it. Who was `passed` over asked, and was not drawn yet."""
+    """An audit of a contribution: its task, and the sketch of its update.
+
+    It takes `memory` bytes, and waits `since` then; `by` is the newest assignment for it, and `answers` contradict it.
+    Nodes that were `passed` over were not drawn yet.
+    """
 
     work: Work
     sketch: bytes
@@ -107,7 +106,7 @@ class Case:
 
 
 class Auditing(TaskKind):
-    """Keeps the cases that are open, by the assignments of their contributions, the oldest first."""
+    """Keeps the open cases, by the assignments of their contributions, the oldest first."""
 
     task = Audit
     result = Sketched
@@ -130,16 +129,15 @@ class Auditing(TaskKind):
         self.records, self.speeds, self.backoff = records, speeds, backoff
         self.membership, self.publishing, self.memory_limits = membership, publishing, memory_limits
         self.cases: dict[int, Case] = {}
-        self.lapsed: list[tuple[str, notes.Unaudited]] = []  # of nodes' work, that are to be noted
-        self._next: Case | None = None  # the one that is on offer to those who ask now
-        self._trust: dict[int, float] = {}  # what it takes to be given a case, by those who are there at this moment
+        self.lapsed: list[tuple[str, notes.Unaudited]] = []  # lapsed cases with their nodes, to be noted
+        self._next: Case | None = None  # the one that is on offer to nodes that ask now
+        self._trust: dict[int, float] = {}  # least trust for a case, among the present nodes
         self._strangers: dict[int, bool] = {}  # whether another owner's node could answer it
 
-    # Which
+    # Choice of contributions
 
     def seed(self, work: Work) -> int:
-        """Of the sketch of a contribution that is to be done anew; 0 for one that is not, as a residual. What the
-        node says of it does not count."""
+        """Return the seed of a contribution's sketch, independent of claims; 0 for one that is not audited."""
         if not work.task.trains or not self.settings.share:
             return 0
         share, drawn = self.settings.share, self._drawn(str(work.assignment))
@@ -151,7 +149,7 @@ class Auditing(TaskKind):
         return hmac.digest(self.settings.key, of.encode(), hashlib.sha256)
 
     def begin(self, work: Work, offer: Contribution, sketch: bytes) -> Steps:
-        """The contribution was accepted: somebody shall do anew what its node says it has done."""
+        """Open a case for an accepted contribution, which another node shall repeat."""
         steps = offer.steps if offer.transcript is None else offer.transcript.batches
         done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
         seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
@@ -184,15 +182,15 @@ class Auditing(TaskKind):
 
     @property
     def _over(self) -> bool:
-        """Whether nobody's answer is taken any more."""
+        """Return whether no answers are accepted any more."""
         return self.state.progress.final or self.state.progress.flushing is not None
 
     def resume(self) -> Steps:
-        """What nodes do anew for a controller that is dead nobody waits for."""
+        """Take back the audits for a controller that has died."""
         for work in [work for work in self.state.works.values() if work.task is Audit]:
             yield from self.membership.release(work.node, work.assignment, "the controller has begun anew")
 
-    # Giving it out
+    # Assignment
 
     @property
     def open(self) -> bool:
@@ -200,7 +198,7 @@ class Auditing(TaskKind):
         return bool(self.cases) and not self._over and not progress.stopping and not progress.paused
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """The oldest case that any of the nodes can take on; one at a time, as not everybody may take each."""
+        """Return the oldest case that any of the nodes can take; one at a time, as not all may take each."""
         self._next = None
         self._trust.clear()
         self._strangers.clear()
@@ -242,7 +240,7 @@ class Auditing(TaskKind):
         return self.context.settings.tasks.memory_for(work.rows) + VECTORS * self.context.settings.payloads.snapshot
 
     def _back(self, case: Case) -> tuple[Update, ...] | None:
-        """What leads from the newest version back to that of the case; None when it is not kept, or too far."""
+        """Return the deltas from the newest version back to the case's; None when they are not kept, or too far."""
         told = case.transcript
         oldest = case.work.base if told is None else max(0, told.start - told.moved)
         return self.publishing.way_back(oldest)
@@ -251,8 +249,7 @@ class Auditing(TaskKind):
         return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
 
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
-        """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
-        few."""
+        """Return whether a node may take a case by now: unproven ones half as soon, all where there are few."""
         speeds = self.speeds
         window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
@@ -263,7 +260,7 @@ class Auditing(TaskKind):
         return int.from_bytes(self._drawn(f"{case.work.assignment} {node.id}")[:8]) < chance * 2**64
 
     def _trust_for(self, case: Case) -> float:
-        """As `least_trust`: its result is believed where it agrees with another one."""
+        """Return the trust for a case, as `least_trust`: its result counts where it agrees with another one."""
         number = case.work.assignment
         if number not in self._trust:
             able = (node for node in self._there() if self._answers(node, case))
@@ -281,8 +278,10 @@ class Auditing(TaskKind):
         return self.membership.has_time(node, case.work.tokens)
 
     def _adds(self, node: NodeState, case: Case) -> bool:
-        """Whether its answer would be another owner's than what is there. Where nobody else could answer, its neighbour
-        may; a second answer of one owner's counts only beside what that one sent (`trust.repeats`)."""
+        """Return whether its answer would be of another owner than the present ones.
+
+        Where no other owner's node could answer, a neighbour may (`trust.repeats` says when it counts).
+        """
         nodes, owner = self.state.nodes, node.owner
         answered = {nodes[answer.node].owner for answer in case.answers}
         heard = answered | {nodes[case.work.node].owner}
@@ -297,7 +296,7 @@ class Auditing(TaskKind):
         return not self._strangers[number]
 
     def _there(self) -> Iterator[NodeState]:
-        """Who could do work anew now, or as soon as it is done with what it does."""
+        """Yield the nodes that could repeat work now, or after their present task."""
         for node in self.records.present:
             if self.membership.can(node, self.name) and not self.backoff.held(node):
                 yield self.state.nodes[node]
@@ -337,7 +336,7 @@ class Auditing(TaskKind):
         )
         yield from self.assigned(decision, task)
 
-    # Taking it in
+    # Results
 
     def _case(self, work: Work) -> Case | None:
         return next((case for case in self.cases.values() if case.by == work.assignment), None)
@@ -384,7 +383,7 @@ class Auditing(TaskKind):
         yield from self.looked_for()
 
     def _noted(self, d: Noted) -> None:
-        """Counts work to be done anew that its node gave back."""
+        """Count audits that their node gave back."""
         if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
             number = d.note.assignment
             if any(case.by == number for case in self.cases.values()):

@@ -1,6 +1,6 @@
-"""Which work goes to which node that asks for one: lost work first, then what each kind of task has to do.
+"""The assignment of work to nodes that ask: lost work first, then the new work of each kind of task.
 
-The scheduler decides who gets what; the kind of the task says what is in it.
+The scheduler decides who gets which task; the kind of the task fills it in.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_IN_BUFFER = 32
 
 
 class Dispatch(Part):
-    """Keeps who asks for work, who rests until a version is made, and whose work comes to nothing too often."""
+    """Keeps the nodes that ask, those that rest until a version is made, and those whose work fails too often."""
 
     def __init__(
         self,
@@ -66,24 +66,24 @@ class Dispatch(Part):
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
-        self.ask_again = math.inf  # when the next of those that have to wait may ask
+        self.ask_again = math.inf  # when the next of the waiting nodes may ask
         self._untold: dict[str, Hold] = {}  # holds that are to be noted
         self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._no_market = ""  # why there were none
         self._standing: list[Sequence[TaskView]] = []  # by kind
         self._on_offer: dict[int, TaskView] = {}
 
-    # Who asks
+    # Requests
 
     def next(self, node: str, message: RequestTask) -> Steps:
-        """A node has room for a task."""
+        """Handle the request of a node that has room for a task."""
         self.resting.pop(node, None)
         self.asking[node] = message.have
         self.fleet[node].link = message.link
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:
-        """A node gives a task back."""
+        """Handle a node's return of a task."""
         number = message.assignment
         if number in self.state.nodes[node].open and number not in self.uploads.inspecting:
             self.wasted.take(node, self.now)
@@ -91,7 +91,7 @@ class Dispatch(Part):
             yield Changed()
 
     def _wake(self) -> None:
-        """A version was made or a contribution judged: those that rest ask again."""
+        """Let resting nodes ask again, after a version was made or a contribution judged."""
         self.asking.update(self.resting)
         self.resting.clear()
 
@@ -137,8 +137,10 @@ class Dispatch(Part):
         return False
 
     def _may_start(self, node: NodeState) -> bool:
-        """Without overlap a node asks as it uploads, and rests until it is woken: in a round that it has contributed to
-        or works for, or while its work is on the way into a version."""
+        """Return whether a node without overlap may start: it asks as it uploads, and rests until it is woken.
+
+        It rests in a round that it has contributed to or works for, or while its work is on the way into a version.
+        """
         state = self.state
         if self.settings.asynchronous:
             ready = not node.open and state.closing is None
@@ -153,7 +155,7 @@ class Dispatch(Part):
         self.resting[node.id] = self.asking.pop(node.id)
         return False
 
-    # Who gets what
+    # Assignment
 
     def look(self) -> Steps:
         yield from self._assign()
@@ -202,7 +204,7 @@ class Dispatch(Part):
             yield from self._give(node, self.asking.pop(node), work)
 
     def _copy(self) -> Steps:
-        """What is late goes to those who ask or rest, too, where that gains something."""
+        """Assign copies of late work to nodes that ask or rest, where that gains something."""
         late, in_vain = self.speculation.late(), set[str]()
         for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
@@ -228,8 +230,10 @@ class Dispatch(Part):
             self.publishing.watching[node] = self.state.newest.version
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
-        """Lost work first (by its id) that somebody of these can do, no more than there are nodes; then what is new
-        (ids from 0 down)."""
+        """Return lost work that these nodes can do, no more than nodes, then new work.
+
+        Lost work has its id, new work ids from 0 down.
+        """
         count, tasks = len(asking), self.settings.tasks
         down, up = self.settings.payloads.snapshot, self.settings.payloads.most
         able: dict[tuple[str, int], bool] = {}
@@ -255,7 +259,7 @@ class Dispatch(Part):
         return lost + fresh
 
     def _offer(self) -> None:
-        """Let the scheduler know of what stands, when that is not what it was."""
+        """Tell the scheduler of the standing tasks when they have changed."""
         standing = [kind.standing() for kind in self.kinds.values()]
         if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
             self._standing = standing
@@ -263,7 +267,7 @@ class Dispatch(Part):
             self.scheduler.offer(list(self._on_offer.values()))
 
     def _bytes(self, work: Work) -> dict[int, int]:
-        """Of the shards that it needs."""
+        """Return the bytes of the shards that it needs."""
         tasks = self.settings.tasks
         shards = {rows.shard for rows in work.rows if rows.shard < tasks.rows.num_shards}
         return {shard: tasks.shard_bytes(shard) for shard in sorted(shards)}
@@ -273,7 +277,7 @@ class Dispatch(Part):
         return kind is not None and kind.waits(lost)
 
     def _suits(self, lost: Work, asking: Sequence[NodeState], able: dict[tuple[str, int], bool]) -> bool:
-        """Whether somebody of those who ask can do it; `able` has what was found, by what it needs."""
+        """Return whether any of the asking nodes can do it; `able` caches results by its needs."""
         needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
         if needs not in able:
             trust = self.kinds[lost.kind].least_trust()
@@ -284,14 +288,17 @@ class Dispatch(Part):
         return able[needs]
 
     def _kinds(self, node: NodeState) -> frozenset[str]:
-        """What a node that asks can be given now."""
+        """Return the kinds of tasks that an asking node can be given now."""
         have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.fleet[node.id].session.kinds
         kinds = (kind for name, kind in self.kinds.items() if name in can)
         return frozenset(kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have))
 
     def _comes(self, kind: TaskKind, node: NodeState) -> bool:
-        """Whether it is the turn of such work for a node. Where the next version cannot be made without it, it trains
-        before it does others' work anew; once the budget is met nobody trains but those that a version lacks."""
+        """Return whether a node should do such work now.
+
+        Where the next version cannot be made without it, it trains before it audits; once the budget is met only nodes
+        that a version lacks train.
+        """
         if kind.yields:
             trains = self.kinds[name_of(Train)]
             able = trains.open and self.membership.can(node.id, trains.name)
@@ -299,7 +306,7 @@ class Dispatch(Part):
         return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
 
     def _trainers(self, node: NodeState) -> Iterator[str]:
-        """All others who can train."""
+        """Yield all others that can train."""
         trains = self.kinds[name_of(Train)]
         return (name for name in self.fleet.present if name != node.id and self.membership.can(name, trains.name))
 
@@ -311,5 +318,5 @@ class Dispatch(Part):
 
 
 def _weight(node: NodeState) -> float:
-    """How far a node is trusted."""
+    """Return how far a node is trusted."""
     return node.tally.standing.weight()

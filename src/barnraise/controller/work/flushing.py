@@ -1,4 +1,4 @@
-"""Residuals: once the budget is met, everybody is asked for what error feedback still holds."""
+"""Residuals: once the budget is met, all nodes are asked for the residuals of error feedback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnraise.ledger.decisions import Assigned, Terms
 
 
 class Flushing(TaskKind):
-    """A residual, which is nobody else's."""
+    """The submission of a residual, which no other node can do."""
 
     task = Flush
 
@@ -38,7 +38,7 @@ class Flushing(TaskKind):
                 yield from self._ask(node.id)
 
     def _ask(self, node: str) -> Steps:
-        """What the node then ends goes into its residual, but for what is no update: that is for others."""
+        """Ask a node for its residual, which then includes its stopped training task; other tasks go to other nodes."""
         for opened in list(self.state.nodes[node].open):
             if not self.state.works[opened].task.contributes:
                 yield from self.membership.release(node, opened, "it hands in its residual")
@@ -66,6 +66,6 @@ class Flushing(TaskKind):
         return refuse_update(result, work, self.payloads.last_codec, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
-        """As all that the node sent before weighed."""
+        """Return the weight of all the node's earlier contributions."""
         node = self.state.nodes[work.node]
         return (self.speeds.usable(node) or 1.0) * node.tally.standing.weight()

@@ -1,9 +1,9 @@
-"""Results that cannot be taken, and what follows for who hands them in again and again.
+"""Unacceptable results, and the consequences for nodes that submit them repeatedly.
 
-What no honest machine sends (`admission.Offence`: more steps than were assigned, bytes that no codec writes so many of,
-a wrong signature) is an offence: MOST of them, whatever came between, and the node is sentenced as one that was
-convicted. An update that is not finite, or far too large, may come of a learning rate that is too high: after MOST in a
-row the node is sent away, and rests longer each time it comes back (`backoff`).
+Results that no correct node sends (`admission.Offence`: more steps than were assigned, bytes in a number that no codec
+writes, a wrong signature) are offences: after MOST of them, in any order, the node is sentenced as one that was
+convicted. An update that is not finite, or far too large, may result from a learning rate that is too high: after MOST
+in a row the node is sent away, and rests longer each time it returns (`backoff`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnraise.ledger.decisions import Change
 from barnraise.wire.messages import Stop
 
 MOST = 10
-"""Offences, or updates in a row that cannot be taken, after which a node is not asked for more."""
+"""Offences, or unacceptable updates in a row, after which a node is not asked for more."""
 
 
 class Offences(Part):
@@ -31,7 +31,7 @@ class Offences(Part):
         self.records, self.membership, self.sanctions = records, membership, sanctions
 
     def refused(self, node: str, assignment: int, reason: str) -> Steps:
-        """A result was refused by its header."""
+        """Record a result that was refused by its header."""
         if not isinstance(reason, Offence):
             return
         conduct = self.records[node].conduct
@@ -43,7 +43,7 @@ class Offences(Part):
             yield from self.sanctions.pass_on(node, note, told)
 
     def inspected(self, node: str, wrong: str) -> Steps:
-        """An update was looked at, and is `wrong`; empty: it is not."""
+        """Record an inspected update and its defect `wrong`; empty: none."""
         conduct = self.records[node].conduct
         conduct.unusable = conduct.unusable + 1 if wrong else 0
         if conduct.unusable >= MOST:

@@ -1,5 +1,8 @@
-"""What follows for a node that others' work, its own updates or what it sends speak against: it is dismissed, what it
-handed in and is in no version yet is taken back, and for a while it gets no tasks (`trust.standing`)."""
+"""The consequences of a verdict against a node: dismissal, removal of contributions, and quarantine.
+
+The verdict follows from others' work, its own updates or its messages. Its contributions that are in no version yet are
+taken back, and for a while it gets no tasks (`trust.standing`).
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""Scores: of a share of the contributions the controller sees what they do for the loss on the rows that they were to
-be trained on, and on others of the same shards.
+"""Scores: for a share of the contributions the controller measures their effect on the loss of their own rows.
 
-Nothing of it needs a task that can be done again. Which contributions nobody knows before they are here: a keyed hash
+And on others of the same shards. That needs no repeatable tasks. The choice is secret before they arrive: a keyed hash
 of the assignment's number chooses, and gives the seed by which rows are drawn. One is scored at a time, at the version
-that is the newest as it is accepted; those that come meanwhile are not. What is found goes onto the ledger, and moves
-the node's standing (`trust.suspicion`); whose contributions do no more for its own rows, too often for chance, is
-discredited.
+that is the newest as it is accepted; those that come meanwhile are not. The result goes onto the ledger, and changes
+the node's suspicion (`trust.suspicion`); a node whose contributions do no more for its own rows, too often for chance,
+is discredited.
 
-Nobody takes much of the budget faster than it can be looked at: whose contribution was to be scored gets no task while
-one is, for a while, and who was not seen to be sound yet goes at a newcomer's pace (`probation`).
+No node takes much of the budget faster than it can be checked: a node whose contribution was to be scored gets no task
+while another one is scored, for a while, and unknown nodes are limited to the pace of probation (`probation`).
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from barnraise.ledger.decisions import Noted
 from barnraise.trust import suspicion
 
 DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
-"""Why a node is dismissed."""
+"""Reason of a node's dismissal."""
 
 
 class Scoring(Part):
-    """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
+    """Keeps the contribution that is being scored, and the nodes whose contributions were to be scored since."""
 
     def __init__(self, context: Context, records: NodeRecords, sanctions: Sanctions, probation: Probation) -> None:
         super().__init__(context)
@@ -48,7 +47,7 @@ class Scoring(Part):
         self._unseen: set[str] = set()
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
-        """The contribution was accepted: see what it does, if it is one of the share."""
+        """Score an accepted contribution, if it is one of the share."""
         if not work.task.trains or not self.settings.share or self.state.progress.final:
             return
         share = self.state.nodes[work.node].tally.standing.chance_of_score(self.settings.share)
@@ -100,7 +99,7 @@ class Scoring(Part):
         return Hold(until, "its newest contribution waits for its score")
 
     def _shown(self) -> float:
-        """How often an honest node's comparisons pass, by what all nodes show that are there and train."""
+        """Return how often an honest node's comparisons pass, by all present nodes that train."""
         there = (node for node in self.state.nodes.values() if node.live and node.tally.turns)
         found = ((node.owner, node.tally.standing.scores) for node in there)
         return suspicion.expected(

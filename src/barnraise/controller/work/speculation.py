@@ -1,9 +1,9 @@
-"""Copies of work that is late: the same rows once more, by somebody else, and the first result wins.
+"""Speculative copies of late work: another node gets the same rows, and the first result wins.
 
-Rows are alike: in asynchronous mode fresh ones are worth as much as a copy of late ones, and nobody waits for these. A
-copy gains something where exactly that work is waited for: of a measurement, and in a synchronous round whose other
-nodes have nothing to do meanwhile, if it is there before the round would end anyway. Who gets one follows from what
-nodes were seen to do. A copy is an assignment of its own whose `redo` names open work; the state keeps both as twins.
+Rows are alike: in asynchronous mode fresh ones are worth as much as a copy of late ones, which no version waits for. A
+copy gains something where exactly that work is awaited: for a measurement, and in a synchronous round whose other nodes
+are idle meanwhile, if it arrives before the round would end anyway. The choice of node follows from observations. A
+copy is an assignment of its own whose `redo` names open work; the state keeps both as twins.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from barnraise.ledger.notes import COPY_CAME_FIRST, Copied
 from barnraise.wire.messages import Ack
 
 MOST_COPIES = 0.05
-"""Of all assignments, but for one that is always possible."""
+"""Share of all assignments that may be copies; one is always possible."""
 
 COPIED_AT = 0.5
-"""Share of the margin of a late result at which it is copied: a round that still waits for it can take the copy."""
+"""Share of the margin of a late result at which it is copied: a round that still waits for it can use the copy."""
 
 
 class Speculation(Part):
@@ -53,10 +53,10 @@ class Speculation(Part):
         self._late: list[int] = []
         self._look_at = 0.0
 
-    # What is late
+    # Late work
 
     def late(self) -> list[Work]:
-        """Open work that is waited for, is later than expected, and has no copy."""
+        """Return open work that is awaited, is later than expected, and has no copy."""
         if not self._waited_for:
             return []
         works = self.state.works
@@ -69,11 +69,11 @@ class Speculation(Part):
 
     @property
     def _waited_for(self) -> bool:
-        """Whether anybody waits for any work in particular."""
+        """Return whether particular work is awaited."""
         return self.evaluation.open or not (self.asynchronous or self.state.closing is not None)
 
     def _may_be_copied(self, work: Work) -> bool:
-        if work.twin or work.assignment in self.state.redo:  # by its name goes what comes behind it
+        if work.twin or work.assignment in self.state.redo:  # later work is named after it
             return False
         if work.task.trains:
             return not self.asynchronous and work.base == self.state.newest.version
@@ -83,10 +83,10 @@ class Speculation(Part):
         time, margin = self.arrivals.expected(work)
         return time + COPIED_AT * margin
 
-    # Who takes it
+    # Choice of a node
 
     def best(self, work: Work, nodes: Iterable[NodeState]) -> NodeState | None:
-        """Who of `nodes` would have it first, if that is soon enough for it to gain anything, and copies are few."""
+        """Return the node that would finish it first, if soon enough to gain anything, and copies are few."""
         if self.state.totals.copies > MOST_COPIES * self.state.totals.assigned:
             return None
         able = [node for node in nodes if self._able(node, work)]
@@ -111,7 +111,7 @@ class Speculation(Part):
         return max([self.now, *ahead]) + self.arrivals.takes(node, work).time
 
     def _end(self) -> float:
-        """When the round ends if all come as expected who are not late, and the others do not."""
+        """Return when the round ends if all expected results come except late ones."""
         end = -math.inf
         for work in self.state.works.values():
             if work.task.trains and work.base == self.state.newest.version:
@@ -120,15 +120,17 @@ class Speculation(Part):
         return end
 
     def copied(self, work: Work, node: NodeState) -> Noted:
-        """That the node gets a copy, as the ledger says it."""
+        """Return the note that the node gets a copy."""
         late = max(0.0, self.now - self.arrivals.expected(work).time)
         return Noted(self.now, Copied(work.assignment, node.id, late), work.node)
 
-    # What comes of it
+    # Results
 
     def won(self, work: Work) -> Steps:
-        """A result of `work` is accepted: its twin is nobody's any more, but for one that is being looked at, which is
-        discarded then."""
+        """Handle an accepted result of `work`: its twin is released, but for one that is being inspected.
+
+        That one is discarded then.
+        """
         twin = self.state.works.get(work.twin)
         if twin is not None and twin.assignment not in self.uploads.inspecting:
             self.records[twin.node].session.beaten_in = work.base
@@ -136,18 +138,20 @@ class Speculation(Part):
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
 
     def rests(self, node: str) -> bool:
-        """Whether the node came second in the round that is open: a whole task more of it would hold that up, unless
-        the aggregation rule needs it."""
+        """Return whether the node came second in the open round.
+
+        A whole task more of it would delay that, unless the aggregation rule needs it.
+        """
         state = self.state
         enough = len(state.buffer.slots) >= self.context.settings.versions.least(state.num_live)
         return enough and self.records[node].session.beaten_in == state.newest.version
 
     def _assigned(self, d: Assigned) -> None:
-        if self._waited_for:  # what was just given is not late before
+        if self._waited_for:  # new work is not late before
             self._look_at = min(self._look_at, self.now + LEAST_SECONDS)
 
     def _judged(self, d: Judged) -> None:
-        if self._look_at == math.inf:  # now more is known of how long work takes
+        if self._look_at == math.inf:  # the expected times of work are known better now
             self._look_at = self.now
 
     def deadline(self) -> float:
