@@ -24,7 +24,7 @@ NOBODY = (
     "nobody's work: trust.scores: 0.2, or training.tasks: stateless with trust.audits: 0.05, finds who does not "
     "do what it is given"
 )
-"""Who looks at whose work, where strangers may join and the run file says nothing of it."""
+"""The share of audited work where strangers may join and the run file names none."""
 
 
 def check(
@@ -85,7 +85,7 @@ def _looked_at(plan: Plan) -> str:
 
 
 def _without_controller(plan: Plan) -> str:
-    """What is lost of what was acknowledged, should the controller's machine die or the network be cut."""
+    """Return which acknowledged work is lost if the controller's machine or network fails."""
     controller = plan.run_file.controller
     if controller.durability == "standby":
         return (
@@ -100,7 +100,7 @@ def _without_controller(plan: Plan) -> str:
 
 
 def _gated(plan: Plan) -> str:
-    """What the loss gate does, and what it costs the controller."""
+    """Return what the loss gate does, and its cost for the controller."""
     from barnraise.aggregation.defaults import GATE_PASSES
     from barnraise.plan.dataset import longest_row
 
@@ -122,7 +122,7 @@ def _noticed(plan: Plan) -> str:
 
 
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
-    """What the run would take, for people."""
+    """Yield the estimated cost of the run as lines."""
     model = plan.run_file.model
     yield "model", f"{model.architecture or model.path}, {cost.sizes.parameters:,} parameters"
     size = bytes_text(cost.sizes.contribution_bytes)

@@ -1,6 +1,6 @@
 """Other spellings of the run file's keys: their old names, and those of the original overview of the system.
 
-The loader turns a spelling into its key before the file is judged. Giving both, or two spellings of one key, is
+The loader turns a spelling into its key before the file is checked. Giving both, or two spellings of one key, is
 refused: only one of them could count. `barnraise.config.upgrade` writes a file with the keys themselves, the JSON
 Schema marks other spellings as deprecated, and the reference lists them: all from `ALIASES`.
 """
@@ -60,13 +60,13 @@ MOVED: Mapping[str, str] = {
     "training.merge_lerp": "exchange.merge_lerp",
     "training.overlap": "exchange.overlap",
 }
-"""Old name -> key, of keys that stood in `controller` or `training` before they had sections of their own. Run files,
+"""Old name -> key, of keys that were in `controller` or `training` before they had sections of their own. Run files,
 the ledgers of older runs, and overrides may have either."""
 
 
 @dataclass(frozen=True)
 class Alias:
-    """`spelling` means `key`; with `rule`, only while the aggregation rule is that one."""
+    """A spelling of a key: `spelling` means `key`; with `rule`, only while the aggregation rule is that one."""
 
     spelling: Path
     key: Path
@@ -74,7 +74,7 @@ class Alias:
 
     @property
     def note(self) -> str:
-        """What the documentation adds to the spelling."""
+        """Return the documentation's remark on the spelling."""
         return f"with `aggregation.rule: {self.rule}`" if self.rule else ""
 
 
@@ -109,14 +109,14 @@ ALIASES = (
 
 @dataclass(frozen=True)
 class Canonical:
-    """A run file's values under their keys; `spelled` says where each renamed one stands in the file."""
+    """A run file's values under their keys; `spelled` gives the place of each renamed one in the file."""
 
     content: dict[str, Any]
     spelled: dict[Path, Path]
     problems: list[Problem]
 
     def spelling(self, path: Path) -> Path:
-        """Where `path`, or what it is inside of, stands in the file under another spelling; empty where it does not."""
+        """Return where `path`, or its section, is in the file under another spelling; empty where it is not."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.spelled:
                 return (*self.spelled[path[:length]], *path[length:])
@@ -124,8 +124,11 @@ class Canonical:
 
 
 def canonical(content: Mapping[str, Any], beside: Mapping[str, Any] = MappingProxyType({})) -> Canonical:
-    """`content` (left as it is) with every alias replaced by its key. `beside` has the keys that count where `content`
-    has none: those of the file, where `content` overrides some of them."""
+    """Return `content` (unchanged) with every alias replaced by its key.
+
+    `beside` has the keys that count where `content` has none: those of the file, where `content` overrides some of
+    them.
+    """
     result = Canonical(_copy(content), {}, [])
     for alias in ALIASES:
         for spelling, key in _places(alias, content):
@@ -159,7 +162,7 @@ def _rename(result: Canonical, spelling: Path, key: Path, wanted_rule: str, rule
 
 
 def _places(alias: Alias, content: Mapping[str, Any]) -> Iterator[tuple[Path, Path]]:
-    """Where `alias` is used: its spelling and key with the indices filled in."""
+    """Yield the places where `alias` is used: its spelling and key with the indices filled in."""
     paths: list[Path] = [()]
     for key in alias.spelling:
         found: list[Path] = []
@@ -182,7 +185,7 @@ def _at(content: Any, path: Path) -> Any:
 
 
 def _section(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The section at `path`, or an empty one when there is none."""
+    """Return the section at `path`, or an empty one when there is none."""
     value: Any = content
     for key in path:
         if isinstance(value, dict) and key not in value:

@@ -1,4 +1,4 @@
-"""A run file as YAML: its values, and on which line each stands.
+"""A run file as YAML: its values, and the line of each.
 
 Numbers follow YAML 1.2 where 1.1 surprises (`1e-3` is a number, `no` and `12:30` are text), and digits may be grouped
 (`2_000_000`). Duplicate keys, tags and anything deep or large enough to be no run file are refused.
@@ -34,11 +34,11 @@ _PLAIN = {
         ("float", rf"[-+]?(({_DIGITS}\.[0-9_]*|\.[0-9]+|{_DIGITS}(?=[eE]))([eE][-+]?[0-9]+)?|{_INFINITE})", _NUMBERS),
     )
 }
-"""What a scalar without quotes is, by what it looks like (pattern, first letters); all else is text."""
+"""Types of scalars without quotes, by pattern and first letters; all others are text."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Only composes nodes; scalars are typed by `_PLAIN` and read by `_scalar`."""
+    """Composes nodes only; scalars are typed by `_PLAIN` and read by `_scalar`."""
 
 
 _Loader.yaml_implicit_resolvers = {}
@@ -50,21 +50,24 @@ for _sort, (_pattern, _first) in _PLAIN.items():
 
 @dataclass(frozen=True)
 class Document:
-    """What was read. `name` is for messages; `lines` counts from 1 and is empty when there was no file."""
+    """A parsed run file or matrix.
+
+    `name` is for messages; `lines` counts from 1 and is empty when there was no file.
+    """
 
     name: str
     content: dict[str, Any]
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line(self, path: Path) -> int | None:
-        """The line of `path`, or of the nearest thing around it that is in the file."""
+        """Return the line of `path`, or of its nearest parent that is in the file."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path)
 
 
 def read(path: str | os.PathLike[str]) -> Document:
-    """The run file at `path`; RunFileError when it is missing, too large, or not YAML."""
+    """Read the run file at `path`; RunFileError when it is missing, too large, or not YAML."""
     file = FilePath(path)
     try:
         with file.open("rb") as stream:
@@ -82,7 +85,7 @@ def read(path: str | os.PathLike[str]) -> Document:
 
 
 def parse(content: str | bytes, name: str = "run file") -> Document:
-    """`content` as YAML; RunFileError with the line otherwise."""
+    """Parse `content` as YAML; RunFileError with the line otherwise."""
     text = _decoded(content, name) if isinstance(content, bytes) else content
     reader = _Reader()
     try:
@@ -107,7 +110,7 @@ def parse(content: str | bytes, name: str = "run file") -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """One value as it would stand behind a key in a run file; RunFileError when it is not YAML."""
+    """Parse one value as it would follow a key in a run file; RunFileError when it is not YAML."""
     return parse(f"value: {text}", "value").content["value"]
 
 
@@ -121,7 +124,7 @@ def _decoded(content: bytes, name: str) -> str:
 
 
 class _Reader:
-    """Turns YAML nodes into values, noting lines and problems."""
+    """Turns YAML nodes into values, and records lines and problems."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
@@ -196,7 +199,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> Problem:
 
 
 def _near(file: FilePath) -> str:
-    """A hint at the file that was probably meant."""
+    """Return a hint at the file that was probably meant."""
     folder = file.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"
