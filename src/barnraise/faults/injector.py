@@ -28,7 +28,7 @@ class FaultInjector:
             )
 
     def play(self, *, seconds: float = NEVER, share: float = NEVER) -> None:
-        """Play what is due so many seconds into the run, or at a share of its token budget."""
+        """Play the faults that are due at `seconds` into the run, or at a share of its token budget."""
         for plan in self.schedule.due(seconds=seconds, share=share):
             for text in _told(plan):
                 self.note(text)

@@ -61,7 +61,7 @@ class LinkTarget(FaultTarget):
         self.affect(fault.nodes, fault.seconds, Effect(Fate.LATE, "", fault.share, rng))
 
     def affect(self, nodes: Sequence[str], seconds: float, effect: Effect) -> None:
-        """Put `effect` in force on the links of these nodes, or of all where there are none, for so many seconds."""
+        """Put `effect` in force on the links of these nodes, or of all where there are none, for `seconds`."""
         nodes = nodes or self.nodes()
         for node in nodes:
             self.effects(node).append(effect)

@@ -31,7 +31,7 @@ class Leases(Part):
     def __init__(self, context: Context, records: NodeRecords) -> None:
         super().__init__(context)
         self.records, self.leases = records, context.settings.leases
-        self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told so much
+        self.lease = self.lease_told = 0.0  # seconds of silence allowed, and when the fleet was last told
         self.heartbeat = 0.0  # seconds between frames that the fleet was told of
         self._heard_at = math.inf  # time of the last frame of any node
         self._silent: dict[str, None] = {}  # nodes whose lease has ended, which are not back
