@@ -105,7 +105,7 @@ class WorkPace(msgspec.Struct):
     worked_until: float = 0.0
 
 
-class Conduct(msgspec.Struct):
+class ConductRecord(msgspec.Struct):
     """What a node did that counts against it: offences, updates in a row that could not be taken (`offences`), and
     repeated work in a row that it gave back (`auditing`)."""
 
@@ -130,7 +130,7 @@ class NodeRecord(msgspec.Struct):
     returns: Returns = msgspec.field(default_factory=Returns)
     memory: MemoryRecord = msgspec.field(default_factory=MemoryRecord)
     pace: WorkPace = msgspec.field(default_factory=WorkPace)
-    conduct: Conduct = msgspec.field(default_factory=Conduct)
+    conduct: ConductRecord = msgspec.field(default_factory=ConductRecord)
     sampled_at: float = -math.inf
 
 

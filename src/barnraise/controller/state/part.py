@@ -23,7 +23,7 @@ Steps: TypeAlias = Iterator[Decision | Action | Event]
 """What a handler yields: decisions, actions, and events for all parts, each dealt with before the handler continues."""
 
 
-class Hold(NamedTuple):
+class TaskHold(NamedTuple):
     """Why a node that takes part gets no task, and until when.
 
     `until` is infinite where no time ends the hold but an event, such as a verdict. `until_heard` says that the next
@@ -84,7 +84,7 @@ class Part:
         """When that may be, or when to look again, in the machine's time; infinite when nothing is due."""
         return math.inf
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         """Why a node that takes part gets no task at `now`, as far as this part knows; None when it may have one. It
         changes nothing. `Fleet.available` asks the parts that `machine.HOLDS` lists."""
         return None
