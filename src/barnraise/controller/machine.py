@@ -39,7 +39,7 @@ from barnraise.controller.state.events import (
     Traffic,
 )
 from barnraise.controller.state.fold import apply
-from barnraise.controller.state.part import Context, Hold, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.versions.arrivals import Arrivals
@@ -112,7 +112,7 @@ class Snapshot:
 
     heard: Mapping[str, float]
     inspecting: tuple[Contribution, ...]
-    holds: Mapping[str, Hold]
+    holds: Mapping[str, TaskHold]
     utilisation: MatchingTally
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.records import NodeRecords, Returns
-from barnraise.controller.state.part import Context, Hold, Part
+from barnraise.controller.state.part import Context, Part, TaskHold
 from barnraise.controller.state.state import NodeState
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import Sentence
@@ -95,17 +95,17 @@ class Backoff(Part):
             return False
         return self._num_resting > 0
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         away = self._away_until(node)
         if away > now:
-            return Hold(away, SENTENCED)
+            return TaskHold(away, SENTENCED)
         if node.id not in self._resting or not self._num_resting:
             return None
         returns = self.records[node.id].returns
         if returns.rests_until <= now:
             return None
         reason = f"it was lost, or sent away, and came back {returns.count:.0f} times lately"
-        return Hold(returns.rests_until, reason)
+        return TaskHold(returns.rests_until, reason)
 
     @property
     def num_held(self) -> int:

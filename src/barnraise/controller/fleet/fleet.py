@@ -9,11 +9,11 @@ from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.data_locality import DataLocality
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.records import NodeRecord, NodeRecords
-from barnraise.controller.state.part import Context, Hold, Part
+from barnraise.controller.state.part import Context, Part, TaskHold
 from barnraise.controller.state.state import NodeState
 from barnraise.matching.base import NodeView
 
-ABSENT = Hold(math.inf, "it does not take part")
+ABSENT = TaskHold(math.inf, "it does not take part")
 
 
 class Fleet(Part):
@@ -33,7 +33,7 @@ class Fleet(Part):
         super().__init__(context)
         self.records = records
         self.cost_model, self.memory_limits, self.data_locality = cost_model, memory_limits, data_locality
-        self.holds: tuple[Callable[[NodeState, float], Hold | None], ...] = ()
+        self.holds: tuple[Callable[[NodeState, float], TaskHold | None], ...] = ()
 
     @property
     def present(self) -> Mapping[str, NodeRecord]:
@@ -44,7 +44,7 @@ class Fleet(Part):
         """The record of an enrolled node."""
         return self.records[node]
 
-    def available(self, node: str, now: float | None = None) -> Hold | None:
+    def available(self, node: str, now: float | None = None) -> TaskHold | None:
         """Return why the node gets no task at `now`, and until when; None where it may work.
 
         `now` is the time of the current event by default.

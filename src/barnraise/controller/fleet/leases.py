@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from barnraise.controller.fleet.failure_detector import UNKNOWN_ROUND_TRIP
 from barnraise.controller.fleet.records import NodeRecord, NodeRecords
-from barnraise.controller.state.part import Context, Hold, Part
+from barnraise.controller.state.part import Context, Part, TaskHold
 from barnraise.controller.state.state import NodeState
 
 LOOKS = 16
@@ -108,11 +108,11 @@ class Leases(Part):
         """
         return [record.id for record in self.records.present.values() if self._silent_too_long(record, now)]
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         record = self.records.present[node.id]
         if not self._silent_too_long(record, now):
             return None
-        return Hold(math.inf, f"silent for {now - record.frames.seen:.1f} s, longer than usual", until_heard=True)
+        return TaskHold(math.inf, f"silent for {now - record.frames.seen:.1f} s, longer than usual", until_heard=True)
 
     def _silent_too_long(self, record: NodeRecord, now: float) -> bool:
         silence = now - record.frames.seen

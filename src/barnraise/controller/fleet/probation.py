@@ -15,7 +15,7 @@ from typing import Any
 
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.records import NodeRecords
-from barnraise.controller.state.part import Context, Hold, Part
+from barnraise.controller.state.part import Context, Part, TaskHold
 from barnraise.controller.state.state import NodeState
 from barnraise.ledger.decisions import Decision, Judged
 from barnraise.trust import suspicion
@@ -52,11 +52,11 @@ class Probation(Part):
             return steps
         return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         pace = self.records[node.id].pace
         if not pace.came <= now < pace.worked_until or not self.unknown(node):  # came > now: the clock went back
             return None
-        return Hold(pace.worked_until, "on probation, until its work so far was looked at")
+        return TaskHold(pace.worked_until, "on probation, until its work so far was looked at")
 
     def _judged(self, d: Judged) -> None:
         """Record a result; results of tasks given ahead come at once, and each counts."""

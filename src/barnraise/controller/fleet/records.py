@@ -107,7 +107,7 @@ class WorkPace(msgspec.Struct):
     worked_until: float = 0.0
 
 
-class Conduct(msgspec.Struct):
+class ConductRecord(msgspec.Struct):
     """The offences of a node, its consecutive unacceptable updates, and its returned audits.
 
     Used by `offences` and `auditing`.
@@ -134,7 +134,7 @@ class NodeRecord(msgspec.Struct):
     returns: Returns = msgspec.field(default_factory=Returns)
     memory: MemoryRecord = msgspec.field(default_factory=MemoryRecord)
     pace: WorkPace = msgspec.field(default_factory=WorkPace)
-    conduct: Conduct = msgspec.field(default_factory=Conduct)
+    conduct: ConductRecord = msgspec.field(default_factory=ConductRecord)
     sampled_at: float = -math.inf
 
 

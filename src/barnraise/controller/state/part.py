@@ -23,7 +23,7 @@ Steps: TypeAlias = Iterator[Decision | Action | Event]
 """Steps of a handler: decisions, actions, and events for all parts, each dealt with before the handler continues."""
 
 
-class Hold(NamedTuple):
+class TaskHold(NamedTuple):
     """The reason why a node that takes part gets no task, and the end of that.
 
     `until` is infinite where no time ends the hold but an event, such as a verdict. `until_heard` says that the next
@@ -95,7 +95,7 @@ class Part:
         """Return when the next `expire` is due, in the machine's time; infinite when there is none."""
         return math.inf
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         """Return why a node that takes part gets no task at `now`, as far as this part knows.
 
         None when it may have one. It changes nothing. `Fleet.available` asks the parts that `machine.HOLDS` lists.

@@ -19,7 +19,7 @@ from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.events import Changed
 from barnraise.controller.state.fold import MOST_OPEN
-from barnraise.controller.state.part import Context, Hold, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
@@ -67,7 +67,7 @@ class Dispatch(Part):
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of the waiting nodes may ask
-        self._untold: dict[str, Hold] = {}  # holds that are to be noted
+        self._untold: dict[str, TaskHold] = {}  # holds that are to be noted
         self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._no_market = ""  # why there were none
         self._standing: list[Sequence[TaskView]] = []  # by kind
@@ -112,13 +112,13 @@ class Dispatch(Part):
         self.asking.pop(node, None)
         self.resting.pop(node, None)
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         if len(node.open) >= MOST_OPEN:
-            return Hold(math.inf, f"has {len(node.open)} tasks open, and gets the next once one is done")
+            return TaskHold(math.inf, f"has {len(node.open)} tasks open, and gets the next once one is done")
         if self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
-            return Hold(math.inf, f"has {MOST_IN_BUFFER} contributions in the open buffer, and waits for its version")
+            return TaskHold(math.inf, f"has {MOST_IN_BUFFER} contributions in the open buffer")
         if not self.wasted.has(node.id, now):
-            return Hold(self.wasted.when(node.id), "gave back or got refused too many tasks lately")
+            return TaskHold(self.wasted.when(node.id), "gave back or got refused too many tasks lately")
         return None
 
     def _may_ask(self, node: NodeState) -> bool:

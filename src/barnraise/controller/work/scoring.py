@@ -23,7 +23,7 @@ from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE
 from barnraise.controller.state.actions import Score
 from barnraise.controller.state.events import Changed, Event, Gains, Scored
-from barnraise.controller.state.part import Context, Hold, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.work.sanctions import Sanctions
 from barnraise.core.types import Batches, Contribution
@@ -89,14 +89,14 @@ class Scoring(Part):
             note = notes.Discredited(event.assignment, left, self.sanctions.until(node))
             yield from self.sanctions.pass_on(node, note, DISCREDITED)
 
-    def hold(self, node: NodeState, now: float) -> Hold | None:
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
         if node.id not in self._unseen:
             return None
         came = self.records[node.id].pace.came
         until = came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
         if not came <= now < until:  # came > now: the clock went back
             return None
-        return Hold(until, "its newest contribution waits for its score")
+        return TaskHold(until, "its newest contribution waits for its score")
 
     def _shown(self) -> float:
         """Return how often an honest node's comparisons pass, by all present nodes that train."""
