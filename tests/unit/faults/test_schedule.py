@@ -56,7 +56,7 @@ def test_the_targets_of_a_command_play_what_the_table_says(command: str) -> None
     assert played == [name for name, kind in KINDS.items() if command in kind.modes]
 
 
-@pytest.mark.parametrize("target", {target for targets in TARGETS.values() for target in targets}, ids=str)
+@pytest.mark.parametrize("target", [*TARGETS[LAB], *TARGETS[SIMULATE]], ids=lambda target: target.__name__)
 def test_a_target_plays_a_kind_by_its_own_struct(target: type[FaultTarget]) -> None:
     taken = {kind: get_type_hints(getattr(target, kind))["fault"] for kind in KINDS if target.plays(kind)}
     assert taken
