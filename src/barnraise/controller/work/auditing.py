@@ -249,9 +249,8 @@ class Auditing(TaskKind):
         return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
 
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
-        """Return whether a node may take a case by now: unproven ones half as soon, all where there are few."""
-        speeds = self.speeds
-        window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
+        """Tell whether a node may repeat a case by now. Nodes that were never found sound wait twice as long."""
+        window = min(max(self.speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
         doubled = min(len(case.passed), 64) + int(windows)
         chance = DRAWN * 2.0**doubled / max(1, self.state.num_live - 1)
