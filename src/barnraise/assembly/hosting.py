@@ -33,7 +33,7 @@ from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
-from barnraise.faults.host_resources import HostResources
+from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.models import memory
 from barnraise.plan.purpose import Purpose
