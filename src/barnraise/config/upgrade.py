@@ -108,7 +108,7 @@ def _moved(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _WrittenKey:
     """A key and its value: `lines` without the section's indentation, the `comments` above, and at which `place` of the
     text it stood."""
 
@@ -134,7 +134,7 @@ class _Section:
         given = node.value if isinstance(node, yaml.MappingNode) else []
         self.values = {inner.value: (inner, value) for inner, value in given}
         self.gone: set[str] = set()
-        self.added: list[_Entry] = []
+        self.added: list[_WrittenKey] = []
 
 
 class _Page:
@@ -144,7 +144,7 @@ class _Page:
         self.text, self.lines = text, text.split("\n")
         self.pieces = [[line] for line in self.lines]  # what stands in the place of each line
         self.sections = {key.value: _Section(key, node) for key, node in root.value}
-        self.new: dict[str, list[_Entry]] = defaultdict(list)
+        self.new: dict[str, list[_WrittenKey]] = defaultdict(list)
         self.after: dict[str, _Section] = {}  # behind which section a new one comes
 
     def move(self, section: str, spelling: str, to: str, key: str) -> None:
@@ -200,7 +200,7 @@ class _Page:
         for at in range(start.line + 1, end.line + 1):
             self.pieces[at] = []
 
-    def _from_block(self, section: _Section, spelling: str, name: str) -> _Entry:
+    def _from_block(self, section: _Section, spelling: str, name: str) -> _WrittenKey:
         """An entry of a section in block form, taken out of the page."""
         key, value = section.values[spelling]
         first, last, column = key.start_mark.line, self._last_line(value), key.start_mark.column
@@ -210,9 +210,9 @@ class _Page:
         lines += [line[min(column, len(line) - len(line.lstrip())) :] for line in self.lines[first + 1 : last + 1]]
         for at in range(top, last + 1):
             self.pieces[at] = []
-        return _Entry(key.start_mark.index, tuple(lines), comments)
+        return _WrittenKey(key.start_mark.index, tuple(lines), comments)
 
-    def _from_flow(self, section: _Section, spelling: str, name: str) -> _Entry:
+    def _from_flow(self, section: _Section, spelling: str, name: str) -> _WrittenKey:
         """An entry of a section in flow form; a comment behind it comes along."""
         key, value = section.values[spelling]
         text = " ".join(line.strip() for line in self.text[value.start_mark.index : value.end_mark.index].split("\n"))
@@ -220,7 +220,7 @@ class _Page:
         comment = re.match(r"\s*,?\s*(#.*)", rest)
         before = self.text[section.node.start_mark.index : key.start_mark.index].split("\n")[1:-1]
         line = f"{name}: {text}{f'  {comment[1]}' if comment else ''}"
-        return _Entry(key.start_mark.index, (line,), _comments(before))
+        return _WrittenKey(key.start_mark.index, (line,), _comments(before))
 
     def _last_line(self, node: yaml.Node) -> int:
         """The last line on which something of the node stands."""
@@ -241,7 +241,7 @@ def _comments(lines: list[str]) -> tuple[str, ...]:
     return tuple(line.strip() for line in found)[::-1]
 
 
-def _rendered(name: str, entries: Iterable[_Entry], *, flow: bool) -> list[str]:
+def _rendered(name: str, entries: Iterable[_WrittenKey], *, flow: bool) -> list[str]:
     """A section's lines, none for one without entries: one line in flow form if that is wanted, and they fit."""
     entries = list(entries)
     line = f"{name}: {{{', '.join(entry.lines[0] for entry in entries)}}}"
