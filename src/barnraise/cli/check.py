@@ -14,6 +14,7 @@ from barnraise.config.document import Document, read
 from barnraise.config.load import build
 from barnraise.config.problems import Problem, as_rows
 from barnraise.core.errors import InputError, RunFileError
+from barnraise.core.program import program
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ def check(
     for label, text in _lines(plan, estimate):
         console.say(f"  {label:<14} {text}")
     if renamed := len(canonical(document.content).spelled):
-        keys = f"{count_text(renamed, 'key')} {'has' if renamed == 1 else 'have'} another name by now"
-        console.say(f"  {'names':<14} {keys}: check {run_file} --upgrade prints the file with it")
+        told = f"{count_text(renamed, 'key')} under an old name or another spelling"
+        console.say(
+            f"  {'names':<14} {told}: {program()} check {run_file} --upgrade prints the file with the present ones"
+        )
 
 
 def _upgrade(run_file: Path) -> None:
