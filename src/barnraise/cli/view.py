@@ -5,6 +5,7 @@ Both go to standard error, so that standard output holds results only.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -123,7 +124,11 @@ class Observer:
 
 def _doubts(snapshot: Snapshot) -> dict[str, str]:
     """Nodes that take part and get no tasks now, and why."""
-    return dict.fromkeys(snapshot.resting, HELD_OFF) | dict.fromkeys(snapshot.suspected, SUSPECT)
+    return {
+        node: SUSPECT if hold.until_heard else HELD_OFF
+        for node, hold in snapshot.holds.items()
+        if hold.until_heard or hold.until < math.inf
+    }
 
 
 class PlainView:
