@@ -24,7 +24,7 @@ from barnraise.core.errors import RunFileError
 from barnraise.plan.names import names
 from barnraise.plan.resolve import examine
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECTION, SECTIONS = re.compile(r"^(training|controller):", re.MULTILINE), ("'training'", "'controller'")
 BASE = "model: {architecture: gpt2}\ndata: {kind: text, files: [a]}\n"
 OLD = """\
