@@ -82,7 +82,7 @@ def _upgrade(run_file: Path) -> None:
     """Print the run file with the keys' present names."""
     from barnraise.config.upgrade import upgraded
 
-    read(run_file)  # whose errors say what to do about a file that cannot be read
+    read(run_file)  # its errors say what to do about a file that cannot be read
     found = upgraded(run_file.read_text("utf-8-sig"), str(run_file))
     if not found.commented:
         console.warn(f"{run_file}: its comments are dropped, since it has a form in which they cannot be placed")

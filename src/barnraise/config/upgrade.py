@@ -38,7 +38,7 @@ class Upgraded(NamedTuple):
 
 
 def upgraded(text: str, name: str = "run file") -> Upgraded:
-    """`text` with each key under its own name. The result loads as the same run file.
+    """Return `text` with each key under its own name; the result loads as the same run file.
 
     Comments are dropped where the text refers to parts of itself (`*name`) or is a single flow mapping. RunFileError
     where `text` is no sound run file; `name` is for its message.
@@ -142,7 +142,7 @@ class _Page:
 
     def __init__(self, text: str, root: yaml.MappingNode) -> None:
         self.text, self.lines = text, text.split("\n")
-        self.pieces = [[line] for line in self.lines]  # what stands in the place of each line
+        self.pieces = [[line] for line in self.lines]  # the replacement of each line
         self.sections = {key.value: _Section(key, node) for key, node in root.value}
         self.new: dict[str, list[_WrittenKey]] = defaultdict(list)
         self.after: dict[str, _Section] = {}  # behind which section a new one comes
@@ -185,7 +185,7 @@ class _Page:
         ]
         end = last + 1
         while end < len(self.lines) and re.match(r"\s+#", self.lines[end]):
-            end += 1  # what is commented out belongs to the section
+            end += 1  # commented-out lines belong to the section
         if not any(line.strip() for at in range(first + 1, end) for line in self.pieces[at]):
             comment = re.match(r"\s*:\s*(#.*)", self.lines[first][section.key.end_mark.column :])
             self.pieces[first:end] = [[comment[1]] if comment else [], *([] for _ in range(first + 1, end))]
@@ -213,7 +213,7 @@ class _Page:
         return _WrittenKey(key.start_mark.index, tuple(lines), comments)
 
     def _from_flow(self, section: _Section, spelling: str, name: str) -> _WrittenKey:
-        """An entry of a section in flow form; a comment behind it comes along."""
+        """Return an entry of a section in flow form, with the comment behind it."""
         key, value = section.values[spelling]
         text = " ".join(line.strip() for line in self.text[value.start_mark.index : value.end_mark.index].split("\n"))
         rest = self.text[value.end_mark.index : section.node.end_mark.index].partition("\n")[0]
