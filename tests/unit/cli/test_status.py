@@ -276,6 +276,7 @@ def test_a_running_run_says_who_is_held_off_and_why(tmp_path: Path, capsys: pyte
         text, told = status_of(run, capsys), json.loads(status_of(run, capsys, "--json"))
     assert {node["name"]: node["state"] for node in told["nodes"]} == {"a": "held off", "b": "starting"}
     assert f"a gets no tasks for 20 s: {reason}" in text
+    assert " ".join(text.split()).count(f"waiting a: {reason}, 13 s more") == 1
     assert "held off" in text
 
 
