@@ -156,7 +156,7 @@ def warned(text: str) -> str:
 
 
 def from_afar(run: RunDirectory) -> str:
-    told = msgspec.json.decode(run_status.encoded_from_afar(run, 1000), type=run_status.RunStatus)
+    told = msgspec.json.decode(run_status.encoded_from_afar(read(run), 1000), type=run_status.RunStatus)
     heard = run_status.printable_of(told)
     return "\n".join([heard.run, heard.state, *(f"{a}: {b}" for a, b in heard.facts), *(e.text for e in heard.events)])
 
