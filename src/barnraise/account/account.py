@@ -9,6 +9,7 @@ from typing import Any
 
 from barnraise.account import cache
 from barnraise.account.chronicle import Happening
+from barnraise.account.doubts import Doubt
 from barnraise.account.folded import Folded
 from barnraise.account.market import UNTOLD, MarketStatus, market_of
 from barnraise.account.matched import Matching, as_figures
@@ -41,7 +42,7 @@ class Dispatched:
     error: float | None = None
     within: float | None = None
     foreseen: int = 0
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
