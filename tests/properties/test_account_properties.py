@@ -33,7 +33,7 @@ from barnraise.ledger import (
 from barnraise.wire.manifest import Manifest
 
 from .. import decisions as some
-from ..unit.test_status import RUN_FILE, Blob
+from ..unit.cli.test_status import RUN_FILE, Blob
 
 NODES = ("a", "b", "c", "d")
 

@@ -37,7 +37,7 @@ from barnraise.verification.certificate import Certificate, CertificatePart, Che
 from barnraise.verification.check import CheckFinding, Unchecked
 
 from ..decisions import assigned, judged
-from ..unit.test_status import make_run
+from ..unit.cli.test_status import make_run
 
 PIECES = (
     "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "\u202egnp", "\u2066x\u2069", "\u200f", "\nerror: forged\n",

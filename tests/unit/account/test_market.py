@@ -16,7 +16,7 @@ from barnraise.ledger import Decision, Noted, RunDirectory, notes
 from barnraise.matching.base import NO_STANDING_MARKET, ONE_LANE
 from barnraise.matching.catalog import CATALOG, keeps_market
 
-from .test_status import BEGINNING, make_run, status_of
+from ..cli.test_status import BEGINNING, make_run, status_of
 
 MARKET, OTHER = "gale_shapley", "fifo"
 TRAINING = {"local_steps": 5, "batch_size": 4}  # a task has 20 rows: a shard of 80 is a lane

@@ -23,8 +23,8 @@ from barnraise.ledger import Decision, Judged, Ledger, LedgerView, Noted, RunDir
 from barnraise.verification.files import FilesCheck
 from barnraise.verification.verify import verify
 
-from .. import decisions as some
-from .test_status import BEGINNING, END, make_run
+from ... import decisions as some
+from ..cli.test_status import BEGINNING, END, make_run
 
 MORE: list[Decision] = [some.judged(9.0, 2, "a", tokens=300, base=1), Noted(9.5, notes.Traffic(up=5000, down=6000))]
 OTHER: list[Decision] = [some.judged(9.2, 2, "a", tokens=777, base=1), Noted(9.6, notes.Traffic(up=1, down=2))]
