@@ -28,9 +28,10 @@ class Happening:
 
 
 class Chronicle(Reducer):
-    """Turns the ledger's rows of nodes and events into sentences (`happenings`, the oldest first), without routine.
+    """Turns what the ledger says of nodes and events into sentences, without the routine.
 
-    `sessions` and `live` are of nodes; those `dismissed` ended as requested, with the run.
+    `happenings` has them, the oldest first. `sessions` and `live` are of nodes; those `dismissed` ended as they were
+    told to, when the run did.
     """
 
     kinds: ClassVar[Kinds]
@@ -48,7 +49,7 @@ class Chronicle(Reducer):
                 self.happenings.append(Happening(decision.time, kind, decision.node, text))
 
     def take(self) -> list[Happening]:
-        """Return the events since the last call, and drop them."""
+        """Return what happened since the last call, which is kept no longer."""
         found, self.happenings = self.happenings, []
         return found
 
@@ -71,7 +72,7 @@ class Chronicle(Reducer):
             self.dismissed.add(node)
             return None
         gone = "may take part no more" if changed.change == Change.REVOKED else "is gone"
-        kind = changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT
+        kind = str(changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT)
         return kind, f"{name} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:
@@ -129,7 +130,7 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
-"""Sentences of notes about their nodes; other notes have none."""
+"""The sentence for each kind of note, from the note and its node; other notes have none."""
 
 Chronicle.kinds = (NodeChanged, *_TOLD)
 
@@ -140,5 +141,5 @@ def plain(text: str, longest: int) -> str:
 
 
 def of_note(happenings: Iterable[Happening]) -> list[Happening]:
-    """Return the events without the routine of a healthy run: evaluations and the size of the buffer."""
+    """Return the happenings without the routine ones: evaluations and the size of the buffer."""
     return [happening for happening in happenings if happening.kind not in ("evaluated", "buffer_size")]

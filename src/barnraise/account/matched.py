@@ -1,4 +1,4 @@
-"""The standing market over a run: its newest figures, and their mean over time."""
+"""How the standing market was over a run: as it was last told, and in the mean over the time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SHARES = {
     "blocking_density": "blocking",
     "regret": "regret",
 }
-"""Figures that are shares, by their names for programs, as fields of `Matched`."""
+"""Those figures that are shares, by the names that they have in what programs read, as fields of `Matched`."""
 
 COUNTS = {"market_events": "events", "moves": "moves", "rematches": "rematches"}
-"""Counts, for the newest controller's time."""
+"""The others, of the newest controller's time."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,9 @@ class Matching:
 
 
 class Matchings(Reducer):
-    """Folds the notes of the market, in order.
+    """Keeps the market's newest figures, the `means` of its shares, and why no market stands.
 
-    It keeps the newest figures, the `means` of the shares, which hold from `at` on, and why no market stands (`absent`;
-    empty while one does, and before the first note).
+    The newest shares hold from `at` on; `absent` is empty while a market stands, and before anything was told.
     """
 
     kinds: ClassVar[Kinds] = (Matched, NoMarket)
@@ -54,9 +53,9 @@ class Matchings(Reducer):
             self.note(decision)
 
     def note(self, noted: Noted) -> None:
-        """Add the next note of the market.
+        """Take the next note. Its figures hold from its time on.
 
-        Figures hold from its time on, or from the last one's: a controller's clock may be set back.
+        They hold from the last one's time on where a controller's clock was set back.
         """
         if isinstance(noted.note, NoMarket):
             self.absent = noted.note.reason
@@ -66,7 +65,7 @@ class Matchings(Reducer):
                 mean.note(self.at, getattr(noted.note, name))
 
     def until(self, time: float) -> Matching | None:
-        """Return the figures as of `time`; None where no market stands."""
+        """Return the figures as of `time`; None where no market stood."""
         if self.newest is None:
             return None
         means = {name: mean.mean(max(self.at, time)) for name, mean in self.means.items()}
@@ -74,7 +73,7 @@ class Matchings(Reducer):
 
 
 def as_figures(matching: Matching | None) -> dict[str, float | None]:
-    """Return all figures in one mapping for programs, None where no market stands."""
+    """Return all figures side by side for programs, None where no market stands."""
     newest, mean = (matching.newest, matching.mean) if matching else (None, None)
     found = {
         **{name: getattr(newest, key, None) for name, key in (COUNTS | SHARES).items()},

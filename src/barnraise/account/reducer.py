@@ -42,7 +42,7 @@ class Timeline(msgspec.Struct):
 
     @property
     def end(self) -> float:
-        """The time of the newest row on the run's clock, 0 when there is none."""
+        """Return the time of the newest row on the run's clock, 0 when there is none."""
         return max((last for _, last in self.spans.values()), default=0.0)
 
     @property
@@ -66,11 +66,11 @@ class RowFeed:
 
     @property
     def rows(self) -> int:
-        """How many rows of the ledger the reducers have seen."""
+        """Return how many rows of the ledger the reducers have seen."""
         return self._cursor.position
 
-    def advance(self) -> None:
-        """Take all rows that are committed by now. Raises StorageError, CorruptionError."""
+    def advance(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Take all rows that are committed by now, fewer if it is `stopped`. Raises StorageError, CorruptionError."""
         for batch in self._cursor.new():
             for row_id, decision in batch.rows:
                 kind = type(decision.note) if isinstance(decision, Noted) else type(decision)
@@ -78,3 +78,5 @@ class RowFeed:
                     take(row_id, decision, self._view)
             if self._timeline is not None:
                 self._timeline.add(batch.spans)
+            if stopped():
+                return

@@ -25,7 +25,7 @@ from barnraise.ledger import (
 from barnraise.ledger.outcomes import LookedAt
 
 LAST = "last"
-"""Why the run's last buffer closes."""
+"""The reason for which the run's last buffer closes."""
 
 Outcome: TypeAlias = Literal["accepted", "found", "refused", "discarded"]
 
@@ -207,7 +207,7 @@ class Tallies(Reducer):
         return found
 
     def totals(self, epochs: int, seconds: float) -> RunTotals:
-        """The run so far, with what `Timeline` knows."""
+        """Return the totals of the run so far; `Timeline` knows the arguments."""
         left, tallies = self._left(), self.work.values()
         late = sum(count for count, _, _ in left.values())
         return RunTotals(
@@ -226,7 +226,7 @@ class Tallies(Reducer):
         )
 
     def each(self) -> list[NodeTotals]:
-        """Every node that was ever enrolled, in the order in which they first appeared."""
+        """List every node that was ever enrolled, in the order in which they first appeared."""
         left = self._left()
         return [self._node(node, presence, *left.get(node, (0, 0, 0))[:2]) for node, presence in self.nodes.items()]
 
@@ -254,6 +254,6 @@ class Tallies(Reducer):
         )
 
     def refused(self) -> dict[str, int]:
-        """How many contributions were refused, by reason, the most frequent first."""
+        """Count the refused contributions by reason, the most frequent first."""
         there = [(reason, count) for reason, count in self.refusals.items() if count]
         return dict(sorted(there, key=lambda item: (-item[1], item[0])))
