@@ -24,10 +24,10 @@ from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
-WITH_NEWS = Assign, Newer  # messages; a union would be made anew for each look
-
 MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
+
+TICK = we.Tick()
 
 PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
@@ -136,11 +136,12 @@ class Node:
         if incarnation != self.incarnation or planned != self._tick_at:
             return
         self._tick_at = math.inf
-        deadline = self.machine.deadline - self.skew
+        due = self.machine.deadline
+        deadline = due - self.skew
         if deadline <= self.sim.now:
             self.sim.events += 1
-            clock = max(self.sim.now + self.skew, self.machine.deadline)  # sums are rounded
-            self._carry_out(self.machine.handle(we.Tick(), clock))
+            clock = max(self.sim.now + self.skew, due)  # sums are rounded
+            self._carry_out(self.machine.handle(TICK, clock))
         elif deadline < math.inf:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, incarnation, deadline)
@@ -157,17 +158,19 @@ class Node:
 
     def receive(self, message: Message) -> None:
         """The controller sends a message."""
-        if not self.up:
+        incarnation = self.incarnation
+        if incarnation % 2 == 0:  # it is not up
             return
         event = we.Received(message)
-        if isinstance(message, WITH_NEWS) and (blobs := inlined(message.news.updates)):
+        if (type(message) is Assign or type(message) is Newer) and (blobs := inlined(message.news.updates)):
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:
-            self.sim.at(self.sim.now + seconds, Node.handle, self, self.incarnation, event)
+            sim = self.sim
+            sim.at(sim.now + seconds, Node.handle, self, incarnation, event)
             return
         for arrival in self._down.send(self.sim.now, MESSAGE_BYTES, small=True):
-            self.sim.at(arrival, Node.handle, self, self.incarnation, event)
+            self.sim.at(arrival, Node.handle, self, incarnation, event)
 
     def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
         """A message and its updates in one."""

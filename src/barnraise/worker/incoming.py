@@ -37,6 +37,8 @@ class Incoming:
         """Whether what of it is lacking fits into memory, with all that is here or on its way."""
         if len(self.queue) >= MOST_QUEUED:
             return False
+        if self.room == math.inf:
+            return True
         queued = [update for each in self.queue for update in each.updates]
         used = (self._applied if self.updating else 0) + (self._to_undo if self.back else 0) + self._undone
         return self.num_bytes([*queued, *self._missing(news)]) + used <= self.room
@@ -56,7 +58,7 @@ class Incoming:
     def take(self, latest: float = math.inf) -> list[Action] | None:
         """Take the oldest in that leads no further than to the `latest` version that may be, as soon as it can be; None
         when it does not follow on what the replica has."""
-        while not self.updating:
+        while self.queue and not self.updating:
             place = next((i for i, news in enumerate(self.queue) if news.updates[-1].version <= latest), None)
             if place is None:
                 break
@@ -105,6 +107,8 @@ class Incoming:
 
     def _again(self, taken: Collection[str]) -> list[Action]:
         """Fetch what the queue lacks now: equal deltas are one blob, and gone once taken."""
+        if not self.queue or not taken:
+            return []
         later = [update for news in self.queue for update in news.updates]
         return self.get((update.blob for update in later if update.blob.digest in taken), _snapshots(later))
 

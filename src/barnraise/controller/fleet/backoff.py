@@ -110,6 +110,8 @@ class Backoff(Part):
     def num_held(self) -> int:
         """How many of the living get no tasks now."""
         nodes, resting = self.state.nodes, self._num_resting
+        if not self.away:
+            return resting
         away = [node for node, until in self.away.items() if until > self.now and nodes[node].live]
         return resting + sum(not resting or self.resting.get(node, 0.0) <= self.now for node in away)
 

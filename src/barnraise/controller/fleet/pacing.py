@@ -37,6 +37,9 @@ class Pacing(Part):
         self.tasks, self.payloads, self.worker = (
             context.settings.tasks, context.settings.payloads, context.settings.worker
         )  # fmt: skip
+        self._choices = tuning.TuningChoices(
+            self.payloads.rungs, self.payloads.divisors, self.tasks.local_steps, self.tasks.max_local_steps
+        )
         self._round_seconds, self._found_at = 0.0, 0  # and the count of the speeds behind it
 
     def local_steps(self, node: NodeState) -> int:
@@ -93,10 +96,9 @@ class Pacing(Part):
             1.0, self.state.num_live / max(1, self.state.buffer.size)
         )  # that are made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
-        choices = tuning.TuningChoices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
-        found = tuning.tune(measured, now_at, choices, down)
+        found = tuning.tune(measured, now_at, self._choices, down)
         if found != now_at:
-            sent = payloads.rungs[found.rung] // payloads.divisors[found.partition]
+            sent = self._choices.rungs[found.rung] // self._choices.divisors[found.partition]
             note = Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
             yield Noted(self.now, note, node.id)
 
@@ -137,6 +139,6 @@ class Pacing(Part):
     def _speed(self, node: NodeState) -> pace.Speed:
         """What the node says of its link counts as far as its contributions were seen to take so long."""
         link = self.speeds.links.get(node.id, LinkReport())
-        sent = self.payloads.rungs[node.tuning.rung] / self.payloads.divisors[node.tuning.partition]
+        sent = self._choices.rungs[node.tuning.rung] / self._choices.divisors[node.tuning.partition]
         exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)
         return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

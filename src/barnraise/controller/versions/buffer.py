@@ -267,6 +267,8 @@ class Buffer(Part):
         """Whether the next version cannot be made without this node: neither what is accepted nor what nodes work on
         comes from as many as the aggregation rule needs, also with a contribution of each of the `others`."""
         state, least = self.state, self._least
+        if node.id in state.buffer.slots or len(state.buffer.slots) >= least:
+            return False
         found = set(state.buffer.slots)
         open_for = (
             work.node

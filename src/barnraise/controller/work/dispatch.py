@@ -66,6 +66,11 @@ class Dispatch(Part):
         self.speculation, self.kinds = speculation, task_kinds.by_name
         self.scoring, self.probation, self.buffer = scoring, probation, buffer
         self.backoff = membership.backoff
+        kinds = self.kinds.values()
+        self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
+        self._with_standing = [kind for kind in kinds if type(kind).standing is not TaskKind.standing]
+        self._with_search = [kind for kind in kinds if type(kind).looked_for is not TaskKind.looked_for]
+        self._trains = self.kinds[name_of(Train)]
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
@@ -175,7 +180,7 @@ class Dispatch(Part):
         if not asking:
             return
         tasks = self._tasks(asking)
-        for kind in self.kinds.values():
+        for kind in self._with_search:
             yield from kind.looked_for()
         self._offer()
         views = [view for view in map(self._view, asking) if view.kinds] if tasks or self._on_offer else []
@@ -189,7 +194,10 @@ class Dispatch(Part):
 
     def _copy(self) -> Steps:
         """What is late goes to those who ask or rest, too, where that gains something."""
-        late, in_vain = self.speculation.late(), set[str]()
+        late = self.speculation.late()
+        if not late:
+            return
+        in_vain = set[str]()
         for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
             if work.kind in in_vain or not kind.waits(work):
@@ -216,11 +224,20 @@ class Dispatch(Part):
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Lost work first (by its id) that somebody of these can do, no more than there are nodes; then what is new
         (ids from 0 down)."""
+        lost = self._lost(asking) if self.state.redo else []
+        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
+        for kind in self._with_fresh:
+            if counts[kind.name] < len(asking):
+                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
+        return lost + fresh
+
+    def _lost(self, asking: Sequence[NodeState]) -> list[TaskView]:
+        """Lost work that somebody of these can do, no more than there are nodes."""
         count, tasks = len(asking), self.settings.tasks
         down, up = self.settings.payloads.snapshot, self.settings.payloads.most
         able: dict[tuple[str, int], bool] = {}
         waiting = (work for work in self.state.redo.values() if self._waits(work) and self._suits(work, asking, able))
-        lost = [
+        return [
             TaskView(
                 work.assignment,
                 work.tokens,
@@ -234,15 +251,10 @@ class Dispatch(Part):
             )
             for work in islice(waiting, count)
         ]
-        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
-        for name, kind in self.kinds.items():
-            if counts[name] < count:
-                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
-        return lost + fresh
 
     def _offer(self) -> None:
         """Let the scheduler know of what stands, when that is not what it was."""
-        standing = [kind.standing() for kind in self.kinds.values()]
+        standing = [kind.standing() for kind in self._with_standing]
         if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
             self._standing = standing
             self._on_offer = {task.id: task for tasks in standing for task in tasks}
@@ -279,14 +291,13 @@ class Dispatch(Part):
         """Whether it is the turn of such work for a node. Where the next version cannot be made without it, it trains
         before it does others' work anew; once the budget is met nobody trains but those that a version lacks."""
         if kind.yields:
-            trains = self.kinds[name_of(Train)]
+            trains = self._trains
             return not (trains.open and self._can(node.id, trains) and self.buffer.lacks(node, self._trainers(node)))
         return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
 
     def _trainers(self, node: NodeState) -> Iterator[str]:
         """All others who can train."""
-        trains = self.kinds[name_of(Train)]
-        return (name for name in self.membership.seen if name != node.id and self._can(name, trains))
+        return (name for name in self.membership.seen if name != node.id and self._can(name, self._trains))
 
     def _can(self, node: str, kind: TaskKind) -> bool:
         return kind.name in self.membership.kinds.get(node, ())
