@@ -7,6 +7,7 @@ Files of rows stay on the node's disk.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,9 @@ MESSAGE_BYTES = 200
 """What a small message weighs on the simulated link, headers included."""
 
 TICK = we.Tick()
+
+UNUSED = random.Random(0)
+"""The generator of links that draw nothing."""
 
 PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
@@ -73,7 +77,8 @@ class Node:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
         self.skew = 0.0  # by which the machine's clock is ahead
-        self._up, self._down = spec.link.states(sim.chances.of(spec.name, "link"))
+        chances = sim.chances.of(spec.name, "link") if spec.link.draws else UNUSED  # one takes 2.5 kB
+        self._up, self._down = spec.link.states(chances)
         self._chance = sim.chances.of(spec.name, "tasks")
         # A steady link treats all small messages alike, and those of one node are far apart.
         self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None

@@ -229,4 +229,6 @@ def spread(differences: Sequence[float]) -> float:
 
 def within(value: float) -> float:
     """Held within SHORTEST and LONGEST."""
-    return min(max(value, SHORTEST), LONGEST)
+    if value < SHORTEST:
+        return SHORTEST
+    return LONGEST if value > LONGEST else value

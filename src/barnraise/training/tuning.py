@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SHARE = 0.8
 """Of a task's time, how much an exchange may take in each direction."""
@@ -20,8 +21,7 @@ CLIMB_SHARE = 0.5
 """The same for a denser payload than the present one."""
 
 
-@dataclass(frozen=True)
-class MeasuredNode:
+class MeasuredNode(NamedTuple):
     """One node: seconds a local step, seconds of a round trip, bytes a second up and down (0: not known yet)."""
 
     step: float
@@ -30,8 +30,7 @@ class MeasuredNode:
     down: float
 
 
-@dataclass(frozen=True)
-class TunedTask:
+class TunedTask(NamedTuple):
     """What a node's tasks are like: the payload's rung, the local steps they have at least, and which of the run's
     partitions of the parameters they take turns in."""
 

@@ -59,10 +59,12 @@ class Incoming:
         """Take the oldest in that leads no further than to the `latest` version that may be, as soon as it can be; None
         when it does not follow on what the replica has."""
         while self.queue and not self.updating:
-            place = next((i for i, news in enumerate(self.queue) if news.updates[-1].version <= latest), None)
-            if place is None:
-                break
-            news = self.queue[place]
+            place, news = 0, self.queue[0]
+            if news.updates[-1].version > latest:
+                found = next(((i, n) for i, n in enumerate(self.queue) if n.updates[-1].version <= latest), None)
+                if found is None:
+                    break
+                place, news = found
             updates = self._missing(news)
             if any(update.blob.digest in self.needs for update in updates):
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.speeds import Speeds
@@ -99,7 +99,7 @@ class Pacing(Part):
         found = tuning.tune(measured, now_at, self._choices, down)
         if found != now_at:
             sent = self._choices.rungs[found.rung] // self._choices.divisors[found.partition]
-            note = Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
+            note = Tuned(found.rung, found.steps, found.partition, sent, *measured)
             yield Noted(self.now, note, node.id)
 
     def share(self, node: NodeState) -> float:

@@ -25,8 +25,9 @@ FLEET_HEARTBEATS = 800.0
 SIMULATED_HEARTBEATS = 100.0
 """The same in virtual time, where each is an event of the simulator."""
 
-DISK_PATIENCE = 60.0
-"""Seconds for which a commit or a last checkpoint that fails (disk full) is tried again before the run is given up."""
+DISK_PATIENCE, DISK_PAUSE = 60.0, 2.0
+"""Seconds for which a commit or a last checkpoint that fails (disk full) is tried again before the run is given up, and
+between two tries."""
 
 
 @dataclass(frozen=True)
