@@ -22,7 +22,7 @@ A side's name says what it does, in parts:
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
     ..._momentum100          version_momentum: momentum of the fleet, else of one's own
-    ..._average10            training.average: evaluate an average of versions that looks back over 10% of the run
+    ..._average10            evaluation.average: evaluate an average of versions that looks back over 10% of the run
     diloco_int4_h30_e2.4     DiLoCo (Nesterov outside, rounds that wait) whose exchanges take 4 bits both ways
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._tuned                auto_tune: steps and densities from these on, as the links allow

@@ -21,7 +21,7 @@ from barnraise.training.catalog import INNER
 from barnraise.transport.catalog import CATALOG as TRANSPORTS
 
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
-WATCHED = sorted([PACKAGE / "config" / "schema.py", PACKAGE / "config" / "values.py"])
+WATCHED = sorted(PACKAGE / "config" / name for name in ("policy_sections.py", "schema.py", "values.py"))
 WATCHED += sorted([*(PACKAGE / "plan").rglob("*.py"), *(PACKAGE / "cli").rglob("*.py")])
 
 CATALOGS = [RULES, CODECS, SCHEDULERS, STALENESS, OUTER, INNER, TRANSPORTS]

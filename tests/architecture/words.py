@@ -92,3 +92,20 @@ def has_verb(sentence: str) -> bool:
         return False
     stems = {words[0], words[0].removesuffix("s"), words[0].removesuffix("es"), words[0].removesuffix("ies") + "y"}
     return bool(stems & IMPERATIVES) or not FINITE.isdisjoint(words)
+
+
+_OF_COMMENTS = r"^(?:who|whoever|what|whatever|of|whose)\b"
+BANNED_IN_PAGES = {pattern: advice for pattern, advice in BANNED.items() if pattern != _OF_COMMENTS} | {
+    r"\bas ever\b|\bas before\b$": "say what stays the same",
+    r"\b(?:the like|and the rest)\b": "name the things",
+    r"\b(?:rot|mends?|mended)\b": "say `break`, `fix`, `fixed`",
+    r"(?:^|[.!?] )(?:Where|When) [^.,?]*, (?:that|so) is\b": "say the condition and its consequence",
+}
+"""The same for pages of the documentation, whose table cells may be clauses."""
+
+
+def banned_in_pages(text: str) -> list[str]:
+    """Return, for each banned construction in a paragraph of the documentation, the matched words and the advice."""
+    flat = re.sub(r"\s+", " ", text).strip()
+    matches = ((re.search(pattern, flat), advice) for pattern, advice in BANNED_IN_PAGES.items())
+    return [f"{match[0].strip()!r}: {advice}" for match, advice in matches if match]

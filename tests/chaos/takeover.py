@@ -61,7 +61,7 @@ RAGGED = 4
 
 OF_A_CONTROLLER = (
     *("controller", "work", "books", "payloads", "_brought", "_payload_bytes", "_newest", "_inspector_free"),
-    *("skew", "_tick_at", "_decided", "disk", "journal", "epoch", "down", "dying", "_busy", "_inbox"),
+    *("skew", "_tick_at", "_decided", "disk", "journal", "epoch", "down", "_busy", "_inbox"),
     *("ledger_hash", "observers", "curve", "_made", "account", "shadow", "_moved", "well_since"),
     *("durability", "held", "measures"),
 )
@@ -246,6 +246,9 @@ class Takeover(Cluster):
         super().die(seconds)
         self.struck_at = struck | {name: self.now for name, place in self.place.items() if place == self.site}
 
+    def dies_at(self, decisions: int) -> float | None:
+        return super().dies_at(decisions) if self.site == CONTROLLER else None
+
     def _come_back(self, _: int, nothing: None) -> None:
         if not (self.confirmed and self.site == CONTROLLER and self.reach(CONTROLLER, STANDBY)):
             super()._come_back(0, None)
@@ -390,7 +393,6 @@ class Takeover(Cluster):
             "journal": journal,
             "epoch": epoch,
             "down": False,
-            "dying": [],
             "_busy": False,
             "_inbox": [],
             "ledger_hash": LedgerHash(),

@@ -24,7 +24,7 @@ training: {tokens: 100_000, batch_size: 4}
 SCREEN = 24
 
 BAD_FILES = {
-    "unknown key": (SOUND + "controller: {max_stalenes: 3}\n", "did you mean 'max_staleness'?"),
+    "unknown key": (SOUND + "controller: {max_stalenes: 3}\n", "did you mean 'staleness.max'?"),
     "key of another section": (SOUND + "controller: {tokens: 3}\n", "it belongs under training"),
     "wrong type": (SOUND.replace("tokens: 100_000", "tokens: many"), "is 'many' (text), but must be a whole number"),
     "not YAML": ("run: [", "not YAML"),

@@ -16,9 +16,9 @@ from .test_liar import HONEST, LIAR, outcome
 def test_a_liar_is_kept_out_where_the_run_file_says_nothing(tmp_path: Path) -> None:
     judged, losses = outcome(tmp_path)
     (run_file,) = tmp_path.glob("**/run.yaml")
-    training = yaml.safe_load(run_file.read_text())["training"]
-    assert training["aggregation_rule"] == ["clip_median", "nnm", "trimmed_mean"]
-    assert (training["aggregation_f"], training["aggregation_fallback"]) == (0.3, "mean")
+    section = yaml.safe_load(run_file.read_text())["aggregation"]
+    assert section["rule"] == ["clip_median", "nnm", "trimmed_mean"]
+    assert (section["f"], section["fallback"]) == (0.3, "mean")
     lies = [one for one in judged if one.node == LIAR and one.verdict == "accepted"]
     honest = median(one.norm for one in judged if one.node in HONEST)
     assert median(one.norm for one in lies) > 5.0 * honest

@@ -330,7 +330,7 @@ def test_plain_view_tells_news_once_and_figures_in_time(host: Host, capsys: pyte
 def test_plain_view_tells_f_of_the_newest_version(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     """Nine are in the first version and four in the second: with a share f is another."""
     content = host.plan.run_file.model_dump(mode="json")
-    content["training"] |= {"aggregation_rule": "trimmed_mean", "aggregation_f": 0.25}
+    content["aggregation"] |= {"rule": "trimmed_mean", "f": 0.25}
     host.plan = resolve(load(content | {"workers": []}), purpose=SERVE)
     view = PlainView(interval=0.0)
     view.update(host)

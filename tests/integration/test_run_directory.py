@@ -201,11 +201,9 @@ def test_held_out_rows_that_no_worker_fetches_are_refused_before_the_start(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(run)
-    measured = plan.run_file.controller.model_copy(update={"evaluated_by": "workers"})
-    changed = plan.run_file.model_copy(update={"controller": measured})
+    measured = plan.run_file.evaluation.model_copy(update={"by": "workers"})
+    changed = plan.run_file.model_copy(update={"evaluation": measured})
     monkeypatch.setattr(hosting, "MAX_SHARD_BYTES", 100)
     close(start(run, plan))
-    with pytest.raises(
-        DataError, match=r"held-out rows are .*at most 100 B: set controller.evaluated_by to controller"
-    ):
+    with pytest.raises(DataError, match=r"held-out rows are .*at most 100 B: set evaluation\.by to controller"):
         start(run, dataclasses.replace(plan, run_file=changed))

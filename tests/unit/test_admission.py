@@ -92,7 +92,7 @@ def test_an_offer_is_in_the_codec_of_its_rung_or_in_that_of_residuals(
     [
         (1.0, "", None, ""),
         (10.0, "", 10.0, ""),
-        (10.1, "", 10.0, "norm 10.1 is above controller.max_update_norm 10"),
+        (10.1, "", 10.0, "norm 10.1 is above trust.max_update_norm 10"),
         (math.nan, "", None, "norm is nan: the update holds NaN or infinite values"),
         (math.inf, "", None, "norm is inf: the update holds NaN or infinite values"),
         (0.0, "codec 'topk': too short", None, "codec 'topk': too short"),

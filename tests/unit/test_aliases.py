@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from barnraise.config import RunFile, load
 from barnraise.config.aliases import ALIASES, EACH, Alias, canonical
-from barnraise.config.keys import known_keys, written
+from barnraise.config.keys import at, known_keys, written
 from barnraise.config.problems import Path
 from barnraise.core.errors import RunFileError
 
@@ -17,15 +18,25 @@ NAMES = [written(alias.spelling) for alias in ALIASES]
 VALUE = 3
 
 
-def run_file(*paths: Path, rule: str = "") -> dict[str, Any]:
-    """A run file with VALUE at each of `paths`; lists have one named worker or fault."""
+def value_of(key: Path) -> Any:
+    """A value that the key may have, and that is not its default."""
+    found = at(tuple(0 if part == EACH else part for part in key))
+    for value in (VALUE, 0.25, "workers", "full", "topk", {"tau": VALUE}, not found.get("default")):
+        with suppress(RunFileError):
+            if value_at(load(run_file(key, value=value)), key) != found.get("default"):
+                return value
+    raise AssertionError(f"no value for {written(key)}")
+
+
+def run_file(*paths: Path, rule: str = "", value: Any = VALUE) -> dict[str, Any]:
+    """A run file with `value` at each of `paths`; lists have one named worker or fault."""
     content = {**BASE, "workers": [{"name": "a"}], "faults": [{"at": 0.5, "join": {"name": "b"}}]}
-    content["training"] = {"aggregation_rule": rule} if rule else {}
+    content["aggregation"] = {"rule": rule} if rule else {}
     for path in paths:
         target: Any = content
         for part in path[:-1]:
             target = target[0] if part == EACH else target.setdefault(part, {})
-        target[path[-1]] = VALUE
+        target[path[-1]] = value
     return content
 
 
@@ -38,9 +49,10 @@ def value_at(loaded: RunFile, path: Path) -> object:
 
 @pytest.mark.parametrize("alias", ALIASES, ids=NAMES)
 def test_a_spelling_means_its_key(alias: Alias) -> None:
-    by_spelling = load(run_file(alias.spelling, rule=alias.rule))
-    assert value_at(by_spelling, alias.key) == VALUE
-    assert by_spelling == load(run_file(alias.key, rule=alias.rule))
+    value = value_of(alias.key)
+    by_spelling = load(run_file(alias.spelling, rule=alias.rule, value=value))
+    assert value_at(by_spelling, alias.key) == value
+    assert by_spelling == load(run_file(alias.key, rule=alias.rule, value=value))
 
 
 @pytest.mark.parametrize("alias", ALIASES, ids=NAMES)
@@ -63,19 +75,19 @@ def test_a_spelling_is_no_key_itself(alias: Alias) -> None:
 
 def test_a_bad_value_is_reported_where_it_was_written() -> None:
     content = BASE | {"training": {"aggregation_rule": "krum", "krum_f": -1}}
-    with pytest.raises(RunFileError, match=r"training\.krum_f: is -1, but must be a whole number from 0"):
+    with pytest.raises(RunFileError, match=r"aggregation\.f \(here training\.krum_f\): is -1, but must be"):
         load(content)
 
 
 @pytest.mark.parametrize("rule", ["mean", "bulyan", ["nnm", "bulyan"]])
 def test_a_bound_of_another_rule_is_refused(rule: object) -> None:
-    with pytest.raises(RunFileError, match=r"counts only with aggregation_rule: krum.*write aggregation_f instead"):
+    with pytest.raises(RunFileError, match=r"counts only with aggregation\.rule: krum.*write aggregation\.f instead"):
         load(BASE | {"training": {"aggregation_rule": rule, "krum_f": 1}})
 
 
 @pytest.mark.parametrize("rule", ["multi_krum", ["nnm", "krum"]])
 def test_a_bound_counts_for_the_rules_family(rule: object) -> None:
-    assert load(BASE | {"training": {"aggregation_rule": rule, "krum_f": 1}}).training.aggregation_f == 1
+    assert load(BASE | {"training": {"aggregation_rule": rule, "krum_f": 1}}).aggregation.f == 1
 
 
 def test_the_given_content_is_left_as_it_is() -> None:

@@ -42,30 +42,30 @@ def test_strangers_and_attackers_have_a_robust_rule_chosen(
     purpose: Purpose, workers: list[dict[str, Any]], why: str
 ) -> None:
     found = plan(purpose, workers)
-    training = found.run_file.training
+    section = found.run_file.aggregation
     assert found.why_rule == why
     if purpose is Purpose.SERVE or workers == ATTACKED:
-        assert (training.aggregation_rule, training.aggregation_f) == (DEFENDED, 0.3)
-        assert training.aggregation_fallback == "mean"
+        assert (section.rule, section.f) == (DEFENDED, 0.3)
+        assert section.fallback == "mean"
         assert "clip_median+nnm+trimmed_mean with f=0.3; of fewer than 4 nodes mean (auto, since " in found.rule_text
         assert (found.aggregation.minimum_nodes, found.aggregation.sound_nodes) == (1, 4)
         assert [found.aggregation.wanted(living) for living in (1, 3, 4, 100)] == [0, 0, 4, 4]
         assert [found.aggregation.withstood(nodes) for nodes in (1, 3, 4, 9, 20)] == [0, 0, 1, 2, 6]
     else:
-        assert (training.aggregation_rule, training.aggregation_f) == ("mean", None)
+        assert (section.rule, section.f) == ("mean", None)
 
 
 def test_the_robust_chain_that_is_chosen_has_the_loss_gate_where_the_controller_has_the_model() -> None:
     def gate(controller: dict[str, Any], **training: Any) -> int | None:
         content = CONTENT | {"controller": controller, "training": training}
-        return resolve(load(content), purpose=Purpose.SERVE).run_file.training.loss_gate
+        return resolve(load(content), purpose=Purpose.SERVE).run_file.trust.loss_gate
 
     assert gate({}) == GATE_ROWS
     assert gate({}, loss_gate=0) == 0
     assert gate({}, loss_gate=16) == 16
     assert gate({}, aggregation_rule="mean") is None
     assert gate({"evaluated_by": "workers"}) is None
-    assert plan(Purpose.TRAIN, OWN).run_file.training.loss_gate is None
+    assert plan(Purpose.TRAIN, OWN).run_file.trust.loss_gate is None
 
 
 def test_a_rule_that_keeps_vectors_has_no_gate() -> None:
@@ -195,12 +195,14 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
         "liars": ["2 of 9"],
     }
     cells = planned(Document("matrix.yaml", content)).cells
-    rules = {cell.attack: build(Document("cell", dict(cell.content))).training for cell in cells if cell.rule == "auto"}
-    assert {attack: rule.aggregation_rule for attack, rule in rules.items()} == {
+    rules = {
+        cell.attack: build(Document("cell", dict(cell.content))).aggregation for cell in cells if cell.rule == "auto"
+    }
+    assert {attack: rule.rule for attack, rule in rules.items()} == {
         "no attack": DEFENDED,
         "zero": DEFENDED,
     }
-    assert {rule.aggregation_f for rule in rules.values()} == {0.3}
+    assert {rule.f for rule in rules.values()} == {0.3}
 
 
 @pytest.mark.parametrize(
@@ -221,8 +223,8 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
         (["nnm"], "put a rule behind it, for example [nnm, trimmed_mean]"),
         (["nnm", "nnm", "mean"], "'nnm' stands twice in a chain; write [nnm, mean]"),
         ("nnm+trimmed_mean", "a chain is a list: [nnm, trimmed_mean]"),
-        (["auto", "mean"], "`auto` stands alone and in small letters: aggregation_rule: auto"),
-        ("Auto", "`auto` stands alone and in small letters: aggregation_rule: auto"),
+        (["auto", "mean"], "`auto` stands alone and in small letters: aggregation.rule: auto"),
+        ("Auto", "`auto` stands alone and in small letters: aggregation.rule: auto"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_does(rule: Any, message: str) -> None:
@@ -231,5 +233,5 @@ def test_what_makes_no_sense_is_refused_with_what_does(rule: Any, message: str) 
 
 
 def test_a_misspelt_fallback_is_named_as_one() -> None:
-    with pytest.raises(RunFileError, match=r"aggregation_fallback: unknown aggregation rule 'meen'; did you"):
+    with pytest.raises(RunFileError, match=r"aggregation\.fallback: unknown aggregation rule 'meen'; did you"):
         plan(Purpose.TRAIN, OWN, aggregation_rule="krum", aggregation_fallback="meen")

@@ -68,7 +68,7 @@ def test_a_buffer_closes_at_k_distinct_nodes() -> None:
 def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
     engine = run("a", "b", buffer_size=5)
     assert [d["nodes"] for d in notes(engine, "buffer_size")] == [1, 2]
-    assert notes(engine, "buffer_size")[-1]["why"] == "controller.buffer_size is 5"
+    assert notes(engine, "buffer_size")[-1]["why"] == "aggregation.buffer_size is 5"
 
 
 def test_below_the_rules_minimum_the_run_pauses_and_says_so() -> None:
@@ -140,7 +140,7 @@ def unequal(**changes: Any) -> Engine:
 
 def test_a_pinned_k_that_is_too_small_is_said_once() -> None:
     (said,) = notes(unequal(buffer_size=1), "advice")
-    assert "set controller.buffer_size, which is 1, to 34 or more, or to auto" in said["reason"]  # 101 / (1 * 3)
+    assert "set aggregation.buffer_size, which is 1, to 34 or more, or to auto" in said["reason"]  # 101 / (1 * 3)
 
 
 @pytest.mark.parametrize("changes", [{"buffer_size": 34}, {"buffer_size": None}])

@@ -40,7 +40,7 @@ def test_warnings_are_said() -> None:
     said: list[str] = []
     run_file = RUN_FILE | {"training": {"tokens": 200_000, "aggregation_rule": "mean", "trim_ratio": 0.1}}
     barnraise.simulate(run_file, say=said.append)
-    assert [line.startswith("warning: training.trim_ratio: ") for line in said] == [True]
+    assert [line.startswith("warning: aggregation.trim_ratio: ") for line in said] == [True]
 
 
 @pytest.mark.parametrize("given", [{"nodes": 0}, {"hours": -1.0}, {"hours": float("nan")}, {"tokens_per_second": 0.0}])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
 import pytest
 
+from barnraise.config.aliases import MOVED
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS, changes, kept
 from barnraise.config.document import Document
 from barnraise.config.load import build, dump, load
@@ -53,8 +55,8 @@ def test_what_may_change_is_told() -> None:
     [
         ("data.context", 64, "data.context was 32 and is 64"),
         ("model.config", {"hidden_size": 64}, "model.config was {'hidden_size': 32, 'num_layers': 2} and is"),
-        ("training.outer_optimizer", "adam", "training.outer_optimizer was 'sgd' and is 'adam'"),
-        ("training.aggregation_rule", "median", "training.aggregation_rule was 'auto' and is 'median'"),
+        ("aggregation.outer_optimizer", "adam", "aggregation.outer_optimizer was 'sgd' and is 'adam'"),
+        ("aggregation.rule", "median", "aggregation.rule was 'auto' and is 'median'"),
         ("training.batch_size", 9, "training.batch_size was 8 and is 9"),
         ("run.seed", 1, "run.seed was 0 and is 1"),
     ],
@@ -72,8 +74,29 @@ def test_what_must_not_change_is_refused_by_name(key: str, value: Any, message: 
 
 def test_a_key_that_did_not_exist_then_had_its_default() -> None:
     before = kept(edited())
-    del before["training"]["merge_lerp"], before["controller"]["lease"]
+    del before["exchange"]["merge_lerp"], before["controller"]["lease"]
     assert changes(before, edited()) == []
     assert [change.key for change in changes(before, edited(controller__lease=9.0))] == ["lease"]
-    with pytest.raises(RunFileError, match=r"training\.merge_lerp was None and is 0\.25"):
-        changes(before, edited(training__merge_lerp=0.25))
+    with pytest.raises(RunFileError, match=r"exchange\.merge_lerp was None and is 0\.25"):
+        changes(before, edited(exchange__merge_lerp=0.25))
+
+
+def old_form(content: dict[str, Any]) -> dict[str, Any]:
+    """What an older barnraise kept of a run file: under the keys' old names."""
+    older = copy.deepcopy(content)
+    for old, key in MOVED.items():
+        (section, name), (former, spelling) = key.split("."), old.split(".")
+        older[former][spelling] = older[section].pop(name)
+    return {section: keys for section, keys in older.items() if keys}
+
+
+def test_what_an_older_barnraise_kept_is_read() -> None:
+    before = old_form(kept(edited()))
+    assert "exchange" not in before
+    assert before["training"]["aggregation_rule"] == "auto"
+    assert changes(before, edited()) == []
+    assert [str(change) for change in changes(before, edited(aggregation__buffer_size=3))] == [
+        "aggregation.buffer_size was 'auto' and is 3"
+    ]
+    with pytest.raises(RunFileError, match=r"exchange\.compression was 'none' and is 'topk'"):
+        changes(before, edited(training__compression="topk"))

@@ -101,55 +101,57 @@ def test_a_warning_has_its_line(folder: Path, capsys: pytest.CaptureFixture[str]
     assert run("check", "run.yaml") == 0
     out, err = capsys.readouterr()
     assert out.startswith("run.yaml is sound")
-    assert err.startswith("warning: run.yaml:9: controller.buffer_size: is 7, but the run has 2 nodes")
+    assert err.startswith(
+        "warning: run.yaml:9: aggregation.buffer_size (here controller.buffer_size): is 7, but the run has 2 nodes"
+    )
 
 
 def test_scores_need_the_model_where_nothing_else_does(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scored = RUN.replace("batch_size: 4", "batch_size: 4, scores: 0.1") + "controller: {evaluated_by: %s}\n"
+    scored = RUN.replace("batch_size: 4", "batch_size: 4}\ntrust: {scores: 0.1") + "evaluation: {by: %s}\n"
     for measures, warned in (("workers", True), ("controller", False)):
         (folder / "run.yaml").write_text(scored % measures)
         assert run("check", "run.yaml") == 0
-        assert ("training.scores: is 0.1" in capsys.readouterr().err) == warned
-    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, scores: 1.5"))
+        assert ("trust.scores: is 0.1" in capsys.readouterr().err) == warned
+    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4}\ntrust: {scores: 1.5"))
     assert run("check", "run.yaml") == 2
-    assert "training.scores: is 1.5" in capsys.readouterr().err
+    assert "trust.scores: is 1.5" in capsys.readouterr().err
 
 
 def test_strangers_that_measure_the_loss_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "run.yaml").write_text(RUN + "controller: {evaluated_by: workers}\n")
+    (folder / "run.yaml").write_text(RUN + "evaluation: {by: workers}\n")
     for serve, warned in ([], False), (["--serve"], True):
         assert run("check", "run.yaml", *serve) == 0
-        assert (
-            "controller.evaluated_by: is workers, and the loss is what two owners" in capsys.readouterr().err
-        ) == warned
+        assert ("evaluation.by: is workers, and the loss is what two owners" in capsys.readouterr().err) == warned
 
 
 def test_who_looks_at_whose_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "run.yaml") == 0
     assert "checked" not in capsys.readouterr().out, "workers are the host's own"
     assert run("check", "run.yaml", "--serve") == 0
-    assert "nobody's work: training.scores: 0.2, or tasks: stateless" in capsys.readouterr().out
+    assert "nobody's work: trust.scores: 0.2, or training.tasks: stateless" in capsys.readouterr().out
     found = {}
     for name in ("stateful", "stateless"):
-        told = f"batch_size: 4, audits: 0.05, tasks: {name}, scores: 0.2"
+        told = f"batch_size: 4, tasks: {name}}}\ntrust: {{audits: 0.05, scores: 0.2"
         (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", told))
         assert run("check", "run.yaml", "--serve") == 0
         found[name] = "".join(capsys.readouterr())
-    assert "training.audits: is 0.05, but tasks is stateful" in found["stateful"]
+    assert "trust.audits: is 0.05, but training.tasks is stateful" in found["stateful"]
     assert "checked        0.2 of the contributions by what they do" in found["stateful"]
     assert "audits: is" not in found["stateless"]
     assert "checked        0.05 of the contributions by another node that does them anew, 0.2" in found["stateless"]
 
 
 def test_audits_take_nodes_out_of_rounds_that_wait(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rounds = RUN.replace("batch_size: 4", "batch_size: 4, audits: 0.1") + "controller: {use_async_training: %s}\n"
+    rounds = (
+        RUN.replace("batch_size: 4", "batch_size: 4}\ntrust: {audits: 0.1") + "controller: {use_async_training: %s}\n"
+    )
     for asynchronous, warned in (("true", False), ("false", True)):
         (folder / "run.yaml").write_text(rounds % asynchronous)
         assert run("check", "run.yaml") == 0
         assert ("is 0.1: in the mean a round lacks" in capsys.readouterr().err) == warned
-    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, audits: 0.7"))
+    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4}\ntrust: {audits: 0.7"))
     assert run("check", "run.yaml") == 2
-    assert "training.audits: is 0.7" in capsys.readouterr().err
+    assert "trust.audits: is 0.7" in capsys.readouterr().err
 
 
 def test_check_for_serve(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,10 +168,10 @@ def test_a_bad_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: run.yaml has 2 problems:\n  line 7: controller.port: is 99999")
-    assert "unknown key; did you mean 'max_staleness'?" in err
+    assert "unknown key; did you mean 'staleness.max'?" in err
 
 
-ROBUST = RUN.replace("batch_size: 4", "batch_size: 4, aggregation_rule: bulyan, aggregation_f: %s")
+ROBUST = RUN.replace("batch_size: 4", "batch_size: 4}\naggregation: {rule: bulyan, f: %s")
 
 
 def test_a_share_of_attackers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,21 +179,21 @@ def test_a_share_of_attackers(folder: Path, capsys: pytest.CaptureFixture[str]) 
     enough = ROBUST.replace("{name: b}", ", ".join(f"{{name: {node}}}" for node in "bcdefg"))
     (folder / "run.yaml").write_text(enough % 0.2)
     assert run("check", "run.yaml") == 0
-    assert "aggregation_f" not in capsys.readouterr().err
+    assert "aggregation.f" not in capsys.readouterr().err
     (folder / "run.yaml").write_text(enough % 0.3)
     assert run("check", "run.yaml") == 0
-    assert "aggregation_f: is 0.3, but bulyan withstands less than 0.25" in " ".join(capsys.readouterr().err.split())
+    assert "aggregation.f: is 0.3, but bulyan withstands less than 0.25" in " ".join(capsys.readouterr().err.split())
     (folder / "run.yaml").write_text(ROBUST % 0.2)
     assert run("check", "run.yaml") == 2
     expected = (
-        "run.yaml:6: training.aggregation_rule: bulyan with f=0.2 needs n >= 1/f and n >= 7, here 7 nodes, but the run "
-        "has 2 nodes; list more workers, give aggregation_f as a lower whole number, or choose a rule that needs fewer"
+        "run.yaml:7: aggregation.rule: bulyan with f=0.2 needs n >= 1/f and n >= 7, here 7 nodes, but the run "
+        "has 2 nodes; list more workers, give aggregation.f as a lower whole number, or choose a rule that needs fewer"
     )
     assert expected in " ".join(capsys.readouterr().err.split())
     (folder / "run.yaml").write_text(ROBUST % 0.5)
     assert run("check", "run.yaml") == 2
     expected = (
-        "run.yaml:6: training.aggregation_f: is 0.5, but must be a whole number from 0 to 1000000, or a share from 0 "
+        "run.yaml:7: aggregation.f: is 0.5, but must be a whole number from 0 to 1000000, or a share from 0 "
         "to below 0.5"
     )
     assert expected in " ".join(capsys.readouterr().err.split())

@@ -63,7 +63,7 @@ def refusal_of(tmp_path: Path, text: str | bytes) -> str:
 def test_every_key_of_the_design_is_read(tmp_path: Path) -> None:
     run_file = load(written(tmp_path, DESIGN))
     assert run_file.run.name == "sat-neo"
-    assert run_file.controller.max_staleness_multiplier == 10.0
+    assert run_file.staleness.max_multiplier == 10.0
     assert [worker.speed for worker in run_file.workers] == [2.0, 0.3]
     assert run_file.faults[1].join is not None
     assert run_file.faults[1].join.name == "new"
@@ -72,7 +72,7 @@ def test_every_key_of_the_design_is_read(tmp_path: Path) -> None:
 def test_the_overview_runs_verbatim(tmp_path: Path) -> None:
     rest = 'model: {architecture: gpt_neo}\ndata: {kind: text, files: ["a.txt"]}\n'
     run_file = load(written(tmp_path, OVERVIEW + rest))
-    assert (run_file.training.aggregation_rule, run_file.training.aggregation_f) == ("bulyan", 2)
+    assert (run_file.aggregation.rule, run_file.aggregation.f) == ("bulyan", 2)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_numbers_fit_the_key() -> None:
     ("given", "found"), [(2, 2), (2.0, 2), (0, 0), (0.0, 0), (0.2, 0.2), (0.4999, 0.4999), (None, None)]
 )
 def test_attackers_are_a_whole_number_or_a_share(given: float | None, found: float | None) -> None:
-    read = load(with_keys("training", aggregation_f=given)).training.aggregation_f
+    read = load(with_keys("aggregation", f=given)).aggregation.f
     assert (read, type(read)) == (found, type(found))
 
 
 @pytest.mark.parametrize("given", [0.5, 1.5, -0.1, -1, 1_000_001, "0.2", True, float("nan"), float("inf")])
 def test_attackers_that_are_neither_are_refused(given: object) -> None:
     expected = "must be a whole number from 0 to 1000000, or a share from 0 to below 0.5"
-    with pytest.raises(RunFileError, match=f"training.aggregation_f: is .*, but {expected}"):
-        load(with_keys("training", aggregation_f=given))
+    with pytest.raises(RunFileError, match=f"aggregation.f: is .*, but {expected}"):
+        load(with_keys("aggregation", f=given))
 
 
 def test_the_name_of_an_attack_is_no_section() -> None:
@@ -151,8 +151,13 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("section", "keys", "key", "message"),
     [
-        ("training", {"compresion_ratio": 1}, "compresion_ratio", "unknown key; did you mean 'compression_ratio'?"),
-        ("training", {"max_staleness": 1}, "max_staleness", "unknown key here; it belongs under controller"),
+        (
+            "training",
+            {"compresion_ratio": 1},
+            "compresion_ratio",
+            "unknown key; did you mean 'exchange.compression_ratio'?",
+        ),
+        ("training", {"max_staleness": 1}, "max_staleness", "unknown key here; it is staleness.max"),
         ("controller", {"gradient_clip": 1}, "gradient_clip", "unknown key here; it belongs under training"),
         (
             "controller",
@@ -161,7 +166,7 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "unknown key; did you mean 'learning_rate' under training?",
         ),
         ("run", {"qqq": 1}, "qqq", "unknown key; known here: name, seed, dir"),
-        ("training", {"bulyanf": 1}, "bulyanf", "unknown key; did you mean 'bulyan_f'?"),
+        ("training", {"bulyanf": 1}, "bulyanf", "unknown key; did you mean 'aggregation.f'?"),
         ("training", {"tokens": 0}, "tokens", "is 0, but must be a whole number at least 1"),
         ("training", {"tokens": 1.5}, "tokens", "is 1.5, but must be a whole number at least 1"),
         (
@@ -182,7 +187,7 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "batch_size",
             "is 'yes' (text), but must be a whole number from 1 to 1048576; yes is no number: write one in digits",
         ),
-        ("training", {"overlap": "y"}, "overlap", "is 'y' (text), but must be true or false; write true"),
+        ("exchange", {"overlap": "y"}, "overlap", "is 'y' (text), but must be true or false; write true"),
         (
             "training",
             {"gradient_accumulation_steps": 4},
@@ -208,7 +213,12 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ),
         ("training", {"learning_rate": float("nan")}, "learning_rate", "is nan, but must be a number above 0"),
         ("training", {"learning_rate": float("inf")}, "learning_rate", "is inf, but must be a number above 0"),
-        ("training", {"trim_ratio": 0.5}, "trim_ratio", "is 0.5, but must be a number above 0 and below 0.5 or null"),
+        (
+            "aggregation",
+            {"trim_ratio": 0.5},
+            "trim_ratio",
+            "is 0.5, but must be a number above 0 and below 0.5 or null",
+        ),
         ("training", {"betas": [0.9]}, "betas[1]", "is missing; give a number at least 0 and below 1"),
         (
             "training",
@@ -224,20 +234,25 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ),
         ("training", {"schedule": 5}, "schedule", "is 5, but must be the name of a schedule; write it in quotes"),
         (
-            "training",
-            {"aggregation_rule": ["krum", 5]},
-            "aggregation_rule[1]",
+            "aggregation",
+            {"rule": ["krum", 5]},
+            "rule[1]",
             "is 5, but must be the name of an aggregation rule; write it in quotes",
         ),
         (
-            "training",
-            {"aggregation_rule": {}},
-            "aggregation_rule",
+            "aggregation",
+            {"rule": {}},
+            "rule",
             "is a section of 0 keys, but must be auto or the name of an aggregation rule or a list",
         ),
         ("controller", {"use_zmq": "yes"}, "use_zmq", "is 'yes' (text), but must be true or false; write true"),
-        ("controller", {"buffer_size": "many"}, "buffer_size", "must be a whole number from 1 to 1000000 or auto"),
-        ("controller", {"buffer_size": 0}, "buffer_size", "is 0, but must be a whole number from 1 to 1000000 or auto"),
+        ("aggregation", {"buffer_size": "many"}, "buffer_size", "must be a whole number from 1 to 1000000 or auto"),
+        (
+            "aggregation",
+            {"buffer_size": 0},
+            "buffer_size",
+            "is 0, but must be a whole number from 1 to 1000000 or auto",
+        ),
         ("controller", {"port": 70000}, "port", "is 70000, but must be a whole number from 0 to 65535"),
         ("controller", {"host": None}, "host", "is null, but must be text"),
         ("run", {"name": "a/b"}, "name", "is 'a/b' (text), but must be a name of up to 64 letters"),

@@ -11,7 +11,8 @@ import pytest
 
 from barnraise.config.faults import ClockJump, FullDisk, KillController, Planned, SlowDisk, When
 from barnraise.core.errors import InputError, StorageError
-from barnraise.faults.host import HostFaults
+from barnraise.faults.host import FaultyHost
+from barnraise.faults.schedule import FaultSchedule
 from barnraise.ledger import RunDirectory
 from barnraise.ledger.decisions import Change, NodeChanged
 
@@ -23,12 +24,12 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create("trial", tmp_path)
 
 
-def during(run: RunDirectory, plan: Planned, look: Callable[[HostFaults], None]) -> HostFaults:
+def during(run: RunDirectory, plan: Planned, look: Callable[[FaultyHost], None]) -> FaultyHost:
     """Play a fault, look, and wait until it is over."""
 
-    async def play() -> HostFaults:
-        faults = HostFaults([plan], run)
-        assert faults.play(plan)
+    async def play() -> FaultyHost:
+        faults = FaultyHost(FaultSchedule([plan]), run)
+        faults.play(plan)
         look(faults)
         while faults.full or faults.slow:
             await asyncio.sleep(0.01)
@@ -38,7 +39,7 @@ def during(run: RunDirectory, plan: Planned, look: Callable[[HostFaults], None])
 
 
 def test_a_full_disk_takes_nothing_and_loses_nothing(run: RunDirectory) -> None:
-    def look(faults: HostFaults) -> None:
+    def look(faults: FaultyHost) -> None:
         with faults.ledger(run) as ledger:
             with pytest.raises(StorageError, match="cannot write"):
                 ledger.commit([ENROLLED])
@@ -56,7 +57,7 @@ def test_a_full_disk_takes_nothing_and_loses_nothing(run: RunDirectory) -> None:
 def test_of_two_that_write_at_once_to_a_full_disk_the_last_leaves_the_usual_limit(run: RunDirectory) -> None:
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def look(faults: HostFaults) -> None:
+    def look(faults: FaultyHost) -> None:
         first, second = faults.at_disk(), faults.at_disk()
         first.__enter__()
         second.__enter__()
@@ -72,7 +73,7 @@ def test_of_two_that_write_at_once_to_a_full_disk_the_last_leaves_the_usual_limi
 
 
 def test_a_slow_disk_takes_its_time(run: RunDirectory) -> None:
-    def look(faults: HostFaults) -> None:
+    def look(faults: FaultyHost) -> None:
         assert faults.slow == [0.05]
         with faults.ledger(run) as ledger:
             assert ledger.commit([ENROLLED]) == 1
@@ -82,7 +83,7 @@ def test_a_slow_disk_takes_its_time(run: RunDirectory) -> None:
 
 def test_a_clock_jumps(run: RunDirectory) -> None:
     plan = Planned(When(seconds=0.0), "clock_jump", ClockJump(1000.0), 0)
-    faults = HostFaults([plan], run)
+    faults = FaultyHost(FaultSchedule([plan]), run)
     clock = faults.clock(5.0)
     before = clock()
     assert 5.0 <= before < 1000.0
@@ -92,4 +93,4 @@ def test_a_clock_jumps(run: RunDirectory) -> None:
 
 def test_a_death_takes_a_command_of_its_own(run: RunDirectory) -> None:
     with pytest.raises(InputError, match="`barnraise train`"):
-        HostFaults([Planned(When(decisions=3), "kill_controller", KillController(1.0), 0)], run)
+        FaultyHost(FaultSchedule([Planned(When(decisions=3), "kill_controller", KillController(1.0), 0)]), run)

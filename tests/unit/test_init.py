@@ -35,7 +35,7 @@ def test_the_file_is_short_unless_every_key_is_asked_for(tmp_path: Path) -> None
     for name in template.presets():
         assert len(template.short(name).splitlines()) <= 40
         assert load(parse(template.render(name, {}).encode(), "all").content) == load(template.preset(name))
-        assert "#max_staleness:" in template.render(name, {})
+        assert "#max_multiplier:" in template.render(name, {})
 
 
 def test_presets_pass_check_once_what_they_name_is_filled_in(

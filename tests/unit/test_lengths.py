@@ -219,7 +219,7 @@ def test_a_costed_run_counts_with_rows_as_real_data_has_them() -> None:
     sizes = [file.num_bytes for file in work.controller.files()]
     assert sizes == [
         *(2 * rows * length for rows, length in zip(shards.sizes, shards.lengths, strict=True)),
-        2 * 64 * plan.run_file.controller.evaluation_rows,
+        2 * 64 * plan.run_file.evaluation.rows,
     ]
 
 
@@ -227,7 +227,7 @@ def test_a_costed_run_counts_with_rows_as_real_data_has_them() -> None:
 @pytest.mark.parametrize("real", [False, True])
 def test_a_simulation_goes_around_rows_of_all_lengths(real: bool, evaluated_by: str) -> None:
     content = run_file(tokens=30_000, batch_size=8, local_steps=20).model_dump(exclude_none=True)
-    content["controller"]["evaluated_by"] = evaluated_by
+    content["evaluation"]["by"] = evaluated_by
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=2)
     found = simulate(plan, Trial(2, real=real, tokens_per_second=2000.0))
     assert found.tokens >= 30_000

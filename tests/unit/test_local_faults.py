@@ -16,13 +16,11 @@ import pytest
 
 from barnraise.assembly.forkserver import End
 from barnraise.assembly.local_workers import LocalWorkers
-from barnraise.config.faults import Fault, Hang, Join, Kill, KillController, Planned, When
+from barnraise.config.faults import KINDS, Fault, Hang, Join, Kill, KillController, Planned, When
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import RunDirectoryError
-from barnraise.faults import host as host_faults
-from barnraise.faults.host import HostFaults
-from barnraise.faults.processes import LocalFaults
-from barnraise.faults.supervisor import Revive, Supervised
+from barnraise.faults.processes import WorkerProcesses
+from barnraise.faults.supervisor import VARIABLE, Revive, Supervised
 from barnraise.ledger import RunDirectory
 from barnraise.transport.links.link import Link
 
@@ -40,7 +38,8 @@ class Nursery:
 
 
 def at(seconds: float, fault: Fault) -> Planned:
-    return Planned(When(seconds=seconds), type(fault).__name__.lower(), fault, 0)
+    name = next(name for name, kind in KINDS.items() if kind.struct is type(fault))
+    return Planned(When(seconds=seconds), name, fault, 0)
 
 
 def workers_of(
@@ -95,10 +94,10 @@ def test_a_run_waits_for_who_is_to_join_by_the_clock(run: RunDirectory) -> None:
     async def play() -> None:
         local = workers_of(run, [at(60.0, Kill(("a",))), at(90.0, Join(B))])
         local.join(A)
-        local.faults.play(0.0, 61.0)
+        local.faults.play(share=0.0, seconds=61.0)
         local.ended("a", -9, "")
         assert not local.exhausted
-        local.faults.play(0.0, 91.0)
+        local.faults.play(share=0.0, seconds=91.0)
         assert not local.exhausted
         local.give_up("b", "over")
         assert set(local.exhausted) == {"a", "b"}
@@ -128,32 +127,37 @@ def test_what_a_planned_death_came_before_is_played_by_the_next_life(
         at(1.0, KillController(2.0)), at(2.0, Hang(("b",), 9.0)), at(2.5, KillController(2.0)), at(1.0, Kill(("a",))),
         at(3.0, Join(B)),
     ]  # fmt: skip
-    supervisor = Supervised({}, 0)
 
     def die(self: Supervised, revive: Revive) -> NoReturn:
-        nonlocal supervisor
-        supervisor = Supervised({}, 0, revive.played)
+        monkeypatch.setenv(VARIABLE, msgspec.json.encode(Supervised({}, 0, revive.played)).decode())
         raise Died
 
-    monkeypatch.setattr(Supervised, "die", die)
-    monkeypatch.setattr(host_faults, "kept", lambda: supervisor)
-
-    class Faults(LocalFaults):
-        def play_one(self, plan: Planned) -> None:
-            played.append(plan.name)
-
-    def live(begun: bool) -> Faults:
-        faults = Faults(plans, SimpleNamespace(pids={}), lambda text: None)  # type: ignore[arg-type]
-        faults.host = HostFaults(plans, run)
+    def live(begun: bool) -> LocalWorkers:
+        local = workers_of(run, plans)
+        local.note = local.faults.note = played.append
         if begun:
-            played.extend(f"dead {name}" for name in sorted(faults.skip(0.0, 5.0)[0]))
-        return faults
+            local.skip_faults(0.0, 5.0)
+            played.extend(f"dead {name}" for name in sorted(local.down))
+        return local
 
-    for lives in range(2):
-        with pytest.raises(Died):
-            live(lives > 0).play(0.0, 5.0)
-    live(True).play(0.0, 5.0)
-    assert played == ["kill", "dead a", "hang", "dead a", "join"]
+    async def lives() -> None:
+        for count in range(2):
+            with pytest.raises(Died):
+                live(count > 0).faults.play(seconds=5.0)
+        live(True).faults.play(seconds=5.0)
+
+    monkeypatch.setattr(Supervised, "die", die)
+    monkeypatch.setenv(VARIABLE, msgspec.json.encode(Supervised({}, 0)).decode())
+    asyncio.run(lives())
+    assert played == [
+        "fault: kill worker 'a' at 1 s",
+        "fault: kill_controller at 1 s",
+        "dead a",
+        "fault: hang worker 'b' at 2 s",
+        "fault: kill_controller at 2.5 s",
+        "dead a",
+        "fault: worker 'b' joins",
+    ]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -170,10 +174,10 @@ def test_who_died_as_the_controller_did_is_ended_when_that_is_back(run: RunDirec
 def test_of_hangs_that_overlap_the_last_one_counts(sleeper: subprocess.Popen[bytes]) -> None:
     async def play() -> None:
         loop, workers = asyncio.get_running_loop(), SimpleNamespace(pids={"a": sleeper.pid})
-        faults = LocalFaults([], workers, lambda text: None)  # type: ignore[arg-type]
+        processes = WorkerProcesses(workers)  # type: ignore[arg-type]
         start = loop.time()
         for seconds in (0.2, 1.0, 0.3):
-            faults.play_one(at(0.0, Hang(("a",), seconds)))
+            processes.play(at(0.0, Hang(("a",), seconds)))
         await until(lambda: stands_still(sleeper))
         await until(lambda: not stands_still(sleeper))
         assert loop.time() - start >= 1.0
@@ -185,11 +189,11 @@ def test_who_has_no_process_yet_hangs_once_it_has(run: RunDirectory, sleeper: su
     async def play() -> None:
         local = workers_of(run, [at(0.0, Hang(("a",), 60.0))])
         local.join(A)
-        local.faults.play(0.0, 0.1)
+        local.faults.play(share=0.0, seconds=0.1)
         assert not stands_still(sleeper)
         local.has_process("a", sleeper.pid)
         await until(lambda: stands_still(sleeper))
-        local.faults.wake_all()
+        local.processes.wake_all()
         await until(lambda: not stands_still(sleeper))
 
     asyncio.run(play())
@@ -199,8 +203,8 @@ def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
     async def play() -> None:
         local = workers_of(run, [at(1.0, Kill(("b",))), Planned(When(share=0.5), "join", Join(B), 0)])
         local.join(A)
-        local.faults.play(0.0, 2.0)
-        local.faults.play(0.6, 2.0)
+        local.faults.play(share=0.0, seconds=2.0)
+        local.faults.play(share=0.6, seconds=2.0)
         assert len(local.forkserver.orders) == 1  # type: ignore[union-attr]
         assert local.up == {"a"}
 

@@ -64,7 +64,7 @@ def test_runs_of_a_seed_differ_in_rule_and_liars_alone() -> None:
     assert [worker.attack for worker in free.workers] == [None] * 4
     assert [worker.attack and worker.attack.kind for worker in lied.workers] == [None, None, None, "sign_flip"]
     assert lied.training == free.training
-    assert other.training.aggregation_rule == "median"
+    assert other.aggregation.rule == "median"
     assert honest.workers == free.workers[:3]
     assert honest.training.tokens == 9_000 * 3 // 4  # as many rounds
 
@@ -72,12 +72,12 @@ def test_runs_of_a_seed_differ_in_rule_and_liars_alone() -> None:
 def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
     rules = ["trimmed_mean", {"aggregation_rule": "krum", "aggregation_f": 1, "liars": "2 of 11"}]
     found = cells(rules=rules, liars=["2 of 9"])
-    f = {(cell.rule, cell.setting.nodes): load(cell.content).training.aggregation_f for cell in found}
+    f = {(cell.rule, cell.setting.nodes): load(cell.content).aggregation.f for cell in found}
     assert f == {
         (HONEST_ONLY, 9): None,
         ("trimmed_mean", 9): 2,
         (HONEST_ONLY, 11): None,
-        ("krum aggregation_f=1", 11): 1,
+        ("krum f=1", 11): 1,
     }
 
 
@@ -100,7 +100,7 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
         ({"liars": ["2 from 9"]}, "liars[0]: is '2 from 9' (text), but must be as in `2 of 9`"),
         (
             {"rules": [{"aggregation_rule": "mean", "aggregation_ff": 2}]},
-            "training.aggregation_ff: unknown key; did you mean 'aggregation_f'?",
+            "training.aggregation_ff: unknown key; did you mean 'aggregation.f'?",
         ),
         ({"rules": [["median", "nnm"]]}, "stands before 'nnm'; write [nnm, median]"),
         (
@@ -116,13 +116,13 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
                 "rules": [{"aggregation_rule": "mean", "audits": 0.05, "codecs": {"tasks": "stateless"}}],
                 "data": ["iid", "skewed"],
             },
-            "training.audits: where data are skewed a node has rows of its own, so nobody can do its work anew",
+            "trust.audits: where data are skewed a node has rows of its own, so nobody can do its work anew",
         ),
         ({"codecs": ["none", "topkk"]}, "codecs[1]: unknown codec 'topkk'; did you mean 'topk'"),
         ({"rules": [{"aggregation_rule": "mean", "codecs": ["topkk"]}]}, "rules[0]: mean with codec topkk, "),
         (
             {"run": RUN | {"controller": {"buffer_size": 2}}, "rules": ["trimmed_mean"], "modes": ["async"]},
-            "rules[0]: trimmed_mean with codec none, async, 4 nodes: controller.buffer_size: ",
+            "rules[0]: trimmed_mean with codec none, async, 4 nodes: aggregation.buffer_size: ",
         ),
         ({"run": RUN | {"workers": [{"name": "ann"}]}}, "run.workers: a matrix makes its workers itself"),
         ({"atacks": ["zero"]}, "atacks: unknown key; did you mean 'attacks'?"),

@@ -14,7 +14,7 @@ from scipy.stats import hypergeom
 
 from barnraise import aggregation
 from barnraise.aggregation import odds
-from barnraise.config.schema import TrainingSection
+from barnraise.config.policy_sections import AggregationSection, TrustSection
 from barnraise.plan.choices import Aggregation, aggregation_of
 
 
@@ -81,9 +81,8 @@ def test_numbers_that_are_none() -> None:
         odds.exceeding(2, 3, 1, 0)
 
 
-def rule(**training: Any) -> Aggregation:
-    given = {"aggregation_rule": ["nnm", "trimmed_mean"], "aggregation_f": "auto"}
-    return aggregation_of(TrainingSection(**(given | training)))
+def rule(f: Any = "auto", **trust: Any) -> Aggregation:
+    return aggregation_of(AggregationSection(rule=["nnm", "trimmed_mean"], f=f), TrustSection(**trust))
 
 
 def test_automatic_k_follows_the_living_and_f_its_nodes() -> None:
@@ -108,4 +107,4 @@ def test_where_no_k_reaches_the_target_it_is_the_best() -> None:
 def test_without_belief_automatic_f_is_a_share_alone() -> None:
     assert [rule().least(n) for n in (9, 100)] == [4, 4]
     assert [rule().withstood(n) for n in (3, 9, 20)] == [None, 2, 6]
-    assert rule(aggregation_f=0.2, believed_liars=0.2).least(100) == 5, "K is only chosen where f is"
+    assert rule(f=0.2, believed_liars=0.2).least(100) == 5, "K is only chosen where f is"

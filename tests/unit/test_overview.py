@@ -68,4 +68,4 @@ def test_the_other_case_trains_and_needs_four() -> None:
     assert found.losses.final_loss is not None
     assert found.losses.final_loss < found.losses.first_loss
     with pytest.raises(RunFileError, match=r"trim_ratio=0.3 needs n >= 1/trim_ratio, here 4 "):
-        resolve(build(read(TRIMMED), SMALL | {"controller.buffer_size": 3}), purpose=Purpose.SIMULATE, nodes=8)
+        resolve(build(read(TRIMMED), SMALL | {"aggregation.buffer_size": 3}), purpose=Purpose.SIMULATE, nodes=8)

@@ -107,18 +107,21 @@ data: {kind: sat}
 
 def test_a_bad_policy_does_not_hide_other_problems() -> None:
     found = refused(
-        training={"compression": "topkk", "warmup_tokens": 9_000_000, "aggregation_options": {"F": 2}}
+        training={"warmup_tokens": 9_000_000}
         | {"schedule": "cosin", "precision": "bfloat61", "inner_optimizer": "adam"},
-        controller={"scheduler": "fif", "staleness_weighting": "inverse_sqr"},
+        controller={"scheduler": "fif"},
+        exchange={"compression": "topkk"},
+        aggregation={"options": {"F": 2}},
+        staleness={"weighting": "inverse_sqr"},
         network={"profile": "cellula"},
     )
     expected = [
-        r"controller\.staleness_weighting: unknown staleness weighting 'inverse_sqr'; did you mean 'inverse_sqrt'\?",
         r"training\.schedule: unknown schedule 'cosin'; did you mean 'cosine'\?",
         r"training\.precision: unknown precision 'bfloat61'; did you mean 'bfloat16'\?",
+        r"staleness\.weighting: unknown staleness weighting 'inverse_sqr'; did you mean 'inverse_sqrt'\?",
         r"network\.profile: unknown link preset 'cellula'; did you mean 'cellular'\?",
-        r"training\.compression: unknown codec 'topkk'; did you mean 'topk'\?",
-        r"training\.aggregation_rule: aggregation rule 'mean' has no option 'F'",
+        r"exchange\.compression: unknown codec 'topkk'; did you mean 'topk'\?",
+        r"aggregation\.rule: aggregation rule 'mean' has no option 'F'",
         r"training\.inner_optimizer: unknown inner optimizer 'adam'; did you mean 'adamw'\?",
         r"controller\.scheduler: unknown scheduler 'fif'; did you mean 'fifo'\?",
         r"training\.warmup_tokens: is 9000000, but the run has 2000000 tokens",
@@ -130,102 +133,102 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        ({"training": {"outer_optimizer": "nesterov"}}, "nesterov cannot be used in asynchronous mode"),
+        ({"aggregation": {"outer_optimizer": "nesterov"}}, "nesterov cannot be used in asynchronous mode"),
         (
-            {"training": {"outer_optimizer": "delayed_nesterov"}, "controller": {"use_async_training": False}},
+            {"controller": {"use_async_training": False}, "aggregation": {"outer_optimizer": "delayed_nesterov"}},
             "delayed_nesterov cannot be used in synchronous mode",
         ),
         (
-            {"training": {"aggregation_rule": "krum", "aggregation_f": 1}},
-            "krum with f=1 needs n >= 2f+3, here 5 nodes, but the run has 4 nodes (enough for unguaranteed: true, "
-            "which takes n >= 2f+2, here 4; the overview",
+            {"aggregation": {"rule": "krum", "f": 1}},
+            "krum with f=1 needs n >= 2f+3, here 5 nodes, but the run has 4 nodes (enough for "
+            "trust.unguaranteed: true, which takes n >= 2f+2, here 4; the overview",
         ),
         (
-            {"training": {"aggregation_rule": ["nnm", "trimmed_mean"], "trim_ratio": 0.1}},
+            {"aggregation": {"rule": ["nnm", "trimmed_mean"], "trim_ratio": 0.1}},
             "nnm+trimmed_mean with trim_ratio=0.1 needs n >= 1/trim_ratio, here 10 nodes",
         ),
         (
-            {"training": {"aggregation_rule": "trimmed_mean", "trim_ratio": 0.3}, "controller": {"buffer_size": 3}},
+            {"aggregation": {"rule": "trimmed_mean", "trim_ratio": 0.3, "buffer_size": 3}},
             "is 3, but trimmed_mean with trim_ratio=0.3 needs n >= 1/trim_ratio, here 4 contributions",
         ),
         (
-            {"training": {"aggregation_rule": "mean", "aggregation_f": 2}},
-            "training.aggregation_f: is 2, but mean has no such bound",
+            {"aggregation": {"rule": "mean", "f": 2}},
+            "aggregation.f: is 2, but mean has no such bound",
         ),
         (
-            {"training": {"aggregation_f": 2}},
+            {"aggregation": {"f": 2}},
             "clip_median+nnm+trimmed_mean with f=2 needs n >= 2f+1, here 5 nodes, but the run has 4 nodes (enough for "
-            "aggregation_f: 1)",
+            "aggregation.f: 1)",
         ),
         (
-            {"training": {"trim_ratio": 0.3}},
-            "training.trim_ratio: counts for a rule that trims, but aggregation_rule is auto; name one (trimmed_mean), "
-            "or give aggregation_f: 0.3 instead",
+            {"aggregation": {"trim_ratio": 0.3}},
+            "aggregation.trim_ratio: counts for a rule that trims, but aggregation.rule is auto; name one "
+            "(trimmed_mean), or give aggregation.f: 0.3 instead",
         ),
         (
-            {"training": {"aggregation_rule": "monna", "aggregation_fallback": "mean"}},
+            {"aggregation": {"rule": "monna", "fallback": "mean"}},
             "'monna' keeps something from version to version, so that no version can be made by another rule",
         ),
         (
-            {"training": {"aggregation_rule": "krum", "aggregation_fallback": "nnm"}},
+            {"aggregation": {"rule": "krum", "fallback": "nnm"}},
             "'nnm' only prepares updates",
         ),
         (
-            {"training": {"aggregation_rule": "trimmed_mean", "aggregation_f": 1, "trim_ratio": 0.3}},
+            {"aggregation": {"rule": "trimmed_mean", "f": 1, "trim_ratio": 0.3}},
             "has both f and trim_ratio=0.3",
         ),
         (
-            {"training": {"aggregation_rule": "krum", "aggregation_f": 0.1}},
+            {"aggregation": {"rule": "krum", "f": 0.1}},
             "krum with f=0.1 needs n >= 1/f and n >= 5, here 10 nodes, but the run has 4 nodes; list more workers, "
-            "give aggregation_f as a lower whole number, or choose",
+            "give aggregation.f as a lower whole number, or choose",
         ),
         (
-            {"training": {"aggregation_rule": "trimmed_mean", "aggregation_f": 0.3}, "controller": {"buffer_size": 3}},
-            "controller.buffer_size: is 3, but trimmed_mean with f=0.3 needs n >= 1/f, here 4 contributions",
+            {"aggregation": {"rule": "trimmed_mean", "f": 0.3, "buffer_size": 3}},
+            "aggregation.buffer_size: is 3, but trimmed_mean with f=0.3 needs n >= 1/f, here 4 contributions",
         ),
         (
-            {"training": {"aggregation_rule": "mean", "aggregation_f": 0.2}},
-            "training.aggregation_f: is 0.2, but mean has no such bound",
+            {"aggregation": {"rule": "mean", "f": 0.2}},
+            "aggregation.f: is 0.2, but mean has no such bound",
         ),
         (
-            {"training": {"aggregation_rule": "krum", "aggregation_options": {"f": 0.5}}},
+            {"aggregation": {"rule": "krum", "options": {"f": 0.5}}},
             "option 'f' is 0.5, but must be a whole number, or a share from 0 to below 0.5",
         ),
-        ({"training": {"aggregation_rule": ["nnm"]}}, "only prepares updates; put a rule behind it"),
-        ({"training": {"aggregation_rule": "krun"}}, "unknown aggregation rule 'krun'; did you mean 'krum'?"),
+        ({"aggregation": {"rule": ["nnm"]}}, "only prepares updates; put a rule behind it"),
+        ({"aggregation": {"rule": "krun"}}, "unknown aggregation rule 'krun'; did you mean 'krum'?"),
         (
-            {"training": {"compression": "topk", "compression_ratio": 0.1, "compression_options": {"ratio": 0.2}}},
-            "option 'ratio' is given twice, here and as training.compression_ratio; keep one",
+            {"exchange": {"compression": "topk", "compression_ratio": 0.1, "compression_options": {"ratio": 0.2}}},
+            "option 'ratio' is given twice, here and as exchange.compression_ratio; keep one",
         ),
         (
-            {"training": {"compression": "int8", "compression_options": {"block": 1}}},
+            {"exchange": {"compression": "int8", "compression_options": {"block": 1}}},
             "'block' is 1, but must be at least 8",
         ),
         (
-            {"training": {"compression": "sparse_loco", "compression_options": {"chunk": 100}}},
+            {"exchange": {"compression": "sparse_loco", "compression_options": {"chunk": 100}}},
             "option 'chunk' is 100, but must be one of 64, 128",
         ),
         (
-            {"training": {"downlink_compression": "dct_topk"}},
-            "training.downlink_compression: is dct_topk; use downlink_compression: fp16, bf16, int8, int4",
+            {"exchange": {"downlink_compression": "dct_topk"}},
+            "exchange.downlink_compression: is dct_topk; use downlink_compression: fp16, bf16, int8, int4",
         ),
         (
-            {"training": {"error_feedback_keep": 1.0, "error_feedback_decay": 0.95}},
-            "training.error_feedback_keep: is 1; set error_feedback_decay: 1.0",
+            {"exchange": {"error_feedback_keep": 1.0, "error_feedback_decay": 0.95}},
+            "exchange.error_feedback_keep: is 1; set error_feedback_decay: 1.0",
         ),
         (
-            {"training": {"fragments": 4}},
-            "training.fragments: is 4, but error_feedback_keep 0; set error_feedback: true",
+            {"exchange": {"fragments": 4}},
+            "exchange.fragments: is 4, but error_feedback_keep 0; set error_feedback: true",
         ),
         (
-            {"training": {"fragments": 4, "error_feedback_keep": 1.0, "outer_optimizer": "adam"}},
-            "training.outer_optimizer: is adam with 4 fragments; use outer_optimizer: sgd",
+            {"exchange": {"fragments": 4, "error_feedback_keep": 1.0}, "aggregation": {"outer_optimizer": "adam"}},
+            "aggregation.outer_optimizer: is adam with 4 fragments; use aggregation.outer_optimizer: sgd",
         ),
         (
-            {"training": {"fragments": 4, "error_feedback_keep": 1.0, "version_momentum": 0.5}},
-            "training.version_momentum: is 0.5 with 4 fragments; set version_momentum: 0, or fragments: 1",
+            {"training": {"version_momentum": 0.5}, "exchange": {"fragments": 4, "error_feedback_keep": 1.0}},
+            "training.version_momentum: is 0.5 with 4 fragments; set training.version_momentum: 0",
         ),
-        ({"controller": {"max_staleness": 3}}, "controller.min_staleness: is 5, above max_staleness = 3"),
+        ({"staleness": {"max": 3}}, "staleness.min: is 5, above staleness.max, which is 3"),
         (
             {"controller": {"use_zmq": False, "http_port": 0}},
             "controller.http_port: is 0, but with use_zmq: false HTTP has controller.port",
@@ -328,14 +331,14 @@ def test_what_a_version_needs_with_a_share_counts_wherever_nodes_are_counted() -
 
 def test_a_share_that_the_rule_never_withstands_is_warned_of() -> None:
     def warnings(rule: Any, share: float) -> list[str]:
-        training = {"aggregation_rule": rule, "aggregation_f": share}
-        return [str(warning) for warning in plan(purpose=Purpose.SIMULATE, nodes=50, training=training).warnings]
+        given = {"rule": rule, "f": share}
+        return [str(warning) for warning in plan(purpose=Purpose.SIMULATE, nodes=50, aggregation=given).warnings]
 
     for rule in ("bulyan", ["nnm", "bulyan"]):
         assert warnings(rule, 0.25) == []
         (warning,) = warnings(rule, 0.3)
-        assert "training.aggregation_f: is 0.3, but" in warning
-        assert "bulyan withstands less than 0.25; lower aggregation_f, or choose" in warning
+        assert "aggregation.f: is 0.3, but" in warning
+        assert "bulyan withstands less than 0.25; lower aggregation.f, or choose" in warning
     for rule in ("krum", "multi_krum", "trimmed_mean", ["nnm", "median"]):
         assert warnings(rule, 0.4999999) == []
 
@@ -386,51 +389,51 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
     [
         (
             None,
-            {"training": {"compression": "topk", "aggregation_rule": "median"}},
+            {"exchange": {"compression": "topk"}, "aggregation": {"rule": "median"}},
             "median trims most of what topk sends",
         ),
         (
             None,
-            {"training": {"compression": "random_blocks", "aggregation_rule": "median"}},
+            {"exchange": {"compression": "random_blocks"}, "aggregation": {"rule": "median"}},
             "median trims most of what random_blocks sends",
         ),
         (
             None,
-            {"training": {"compression": "topk", "outer_optimizer": "delayed_nesterov"}},
-            "delayed_nesterov on topk stalls; use outer_optimizer: sgd",
+            {"exchange": {"compression": "topk"}, "aggregation": {"outer_optimizer": "delayed_nesterov"}},
+            "delayed_nesterov on topk stalls; use aggregation.outer_optimizer: sgd",
         ),
         (
             None,
-            {"training": {"compression": "topk", "error_feedback": False}},
-            "training.error_feedback: is off with topk",
+            {"exchange": {"compression": "topk", "error_feedback": False}},
+            "exchange.error_feedback: is off with topk",
         ),
         (
             None,
-            {"training": {"compression_ratio": 0.1}},
-            "counts only with codecs that keep a share, but compression is none",
+            {"exchange": {"compression_ratio": 0.1}},
+            "counts only with codecs that keep a share, but exchange.compression is none",
         ),
         (
             None,
-            {"training": {"aggregation_rule": "mean", "trim_ratio": 0.1}},
+            {"aggregation": {"rule": "mean", "trim_ratio": 0.1}},
             "counts only with trimmed_mean, but the rule is mean",
         ),
-        (None, {"training": {"outer_momentum": 0.5}}, "training.outer_momentum: sgd has no momentum"),
+        (None, {"aggregation": {"outer_momentum": 0.5}}, "aggregation.outer_momentum: sgd has no momentum"),
         (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),
-        (None, {"controller": {"buffer_size": 9}}, "controller.buffer_size: is 9, but the run has 4 nodes"),
+        (None, {"aggregation": {"buffer_size": 9}}, "aggregation.buffer_size: is 9, but the run has 4 nodes"),
         (
             None,
-            {"controller": {"buffer_size": 2, "use_async_training": False}},
-            "controller.buffer_size: counts only in asynchronous mode",
+            {"controller": {"use_async_training": False}, "aggregation": {"buffer_size": 2}},
+            "aggregation.buffer_size: counts only in asynchronous mode",
         ),
         (
             None,
-            {"training": {"aggregation_rule": "trimmed_mean"}, "faults": [{"at": 0.5, "kill": "w1"}]},
+            {"faults": [{"at": 0.5, "kill": "w1"}], "aggregation": {"rule": "trimmed_mean"}},
             "faults[0]: leaves 3 workers, but trimmed_mean needs 4; let another join first",
         ),
         (Purpose.SERVE, {}, "controller.host: is 127.0.0.1, which only this machine can dial"),
         (
             Purpose.SERVE,
-            {"controller": {"host": "10.0.0.1"}, "training": {"aggregation_rule": "krum"}},
+            {"controller": {"host": "10.0.0.1"}, "aggregation": {"rule": "krum"}},
             "krum pauses below 5 live nodes; invite at least as many",
         ),
         (

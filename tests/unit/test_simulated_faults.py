@@ -18,7 +18,8 @@ from barnraise.config.faults import KINDS
 from barnraise.controller.state.invariants import validate
 from barnraise.core.errors import RunFailedError
 from barnraise.emulation.simulator import Simulator
-from barnraise.faults.conditions import Conditions, Effect, Fate
+from barnraise.faults.conditions import Conditions
+from barnraise.faults.links import Effect, Fate
 from barnraise.faults.simulation import FaultySimulator
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted

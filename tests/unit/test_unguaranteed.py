@@ -1,4 +1,4 @@
-"""`training.unguaranteed`: the explicit way past what a rule needs, as far as it can be computed, and who is told."""
+"""`trust.unguaranteed`: the explicit way past what a rule needs, as far as it can be computed, and who is told."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_a_share_is_counted_out_by_what_can_be_computed() -> None:
 def test_bulyan_with_2_of_9_is_refused_with_the_ways_out() -> None:
     text = refusal(9, aggregation_rule="bulyan", bulyan_f=2)
     assert "bulyan with f=2 needs n >= 4f+3, here 11 nodes, but the run has 9 nodes" in text
-    assert "(enough for aggregation_f: 1, or for unguaranteed: true, which takes n >= 4f+1, here 9)" in text
-    assert "list more workers, give aggregation_f as a lower whole number" in text
+    assert "(enough for aggregation.f: 1, or for trust.unguaranteed: true, which takes n >= 4f+1, here 9)" in text
+    assert "list more workers, give aggregation.f as a lower whole number" in text
 
 
 def test_below_what_can_be_computed_nothing_helps() -> None:
     text = refusal(8, aggregation_rule="bulyan", bulyan_f=2, unguaranteed=True)
-    assert "needs n >= 4f+1, here 9 nodes, but the run has 8 nodes (enough for aggregation_f: 1)" in text
+    assert "needs n >= 4f+1, here 9 nodes, but the run has 8 nodes (enough for aggregation.f: 1)" in text
     assert "enough for" not in refusal(4, aggregation_rule="bulyan", aggregation_options={"f": 2})
 
 

@@ -1,4 +1,7 @@
-"""The read model: what happened in a run, from its ledger, in values, sentences and pictures. Imports no torch."""
+"""The read model: the state of a run from its ledger, as values, sentences and pictures.
+
+Imports no torch.
+"""
 
 from .account import Account, read
 

@@ -1,4 +1,4 @@
-"""What a lab's links carry: in the last seconds for a view of it, in the whole run in `links.json`."""
+"""The traffic on a lab's links: in the last seconds for a view of it, in the whole run in `links.json`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LinkUse:
 
 
 def recorded(run: RunDirectory) -> dict[str, Any] | None:
-    """The run's links.json; None when it did not run in a lab, or the file is damaged."""
+    """Return the run's links.json; None when it did not run in a lab, or the file is damaged."""
     path = run.path / FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])

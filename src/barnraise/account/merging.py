@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from barnraise.config.schema import TrainingSection
+from barnraise.config.aliases import canonical
+from barnraise.config.policy_sections import AggregationSection, TrustSection
+from barnraise.config.section import Section
 from barnraise.core.errors import InputError
 from barnraise.core.ranges import covers, disjoint
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
 from barnraise.plan.choices import Aggregation, aggregation_of
 
-_KEYS = (
-    "aggregation_rule",
-    "aggregation_f",
-    "aggregation_fallback",
-    "trim_ratio",
-    "aggregation_options",
-    "unguaranteed",
-    "believed_liars",
-    "liar_odds",
-)
+S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True)
@@ -81,8 +74,15 @@ def _excluded(view: LedgerView) -> list[notes.Excluded]:
 def _rule(view: LedgerView) -> Aggregation | None:
     """The rule that the ledger tells of; None where it is not told, or not known here (any more)."""
     told = view.newest(notes.RunFile)
-    training: dict[str, Any] = told.content.get("training", {}) if told else {}
+    content = canonical(told.content).content if told else {}
     try:
-        return aggregation_of(TrainingSection(**{key: training[key] for key in _KEYS if key in training}))
+        return aggregation_of(
+            _known(AggregationSection, content.get("aggregation", {})), _known(TrustSection, content.get("trust", {}))
+        )
     except (InputError, ValueError):
         return None
+
+
+def _known(section: type[S], values: dict[str, Any]) -> S:
+    """The section of those `values` whose keys there are; another version of barnraise may have had others."""
+    return section(**{key: value for key, value in values.items() if key in section.model_fields})

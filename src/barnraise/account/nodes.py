@@ -1,4 +1,4 @@
-"""One line for each node: what a host sees of it, from the engine's state while it works or from the ledger."""
+"""One line for each node for its host, from the engine's state while it works or from the ledger."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeRow:
-    """`speed` is `rate` (tokens a second) over the median of the living, `share` that of the run's tokens.
+    """A node's line of the status.
 
-    `staleness` is ready to be shown: of the last contribution beside its bound, or mean and maximum. `seen` are
-    seconds since the node was last heard, None when that is not known.
+    `speed` is `rate` (tokens a second) over the living's median, `share` that of the run's tokens.
+
+    `staleness` is ready to be shown: of the last contribution beside its bound, or mean and maximum. `seen` are seconds
+    since the node's last message, None when that is not known.
     """
 
     name: str
@@ -59,8 +61,11 @@ def living(
     dismissed: Container[str] = (),
     doubts: Mapping[str, str] = {},
 ) -> list[NodeRow]:
-    """The nodes of a controller that works, and when each was `seen` last; those `dismissed` ended when the run
-    did. `doubts` are SUSPECT or HELD_OFF, of nodes that take part and get no tasks now."""
+    """Return the nodes of a working controller, with the time since each was `seen` last.
+
+    Those `dismissed` ended with the run. `doubts` are SUSPECT or HELD_OFF, of nodes that take part and get no tasks
+    now.
+    """
     rates = [node.speed.rate for node in state.nodes.values() if node.live and node.speed.rate > 0]
     middle = median(rates) if rates else 0.0
     return [
@@ -70,7 +75,7 @@ def living(
 
 
 def judged(standing: Reputation, now: float) -> str:
-    """What follows for a node from what it was found guilty of; empty where it gets tasks."""
+    """Return the consequence of a node's verdicts; empty where it gets tasks."""
     if standing.until == math.inf:
         return BANNED
     return QUARANTINED if standing.until > now else ""
@@ -112,8 +117,11 @@ def _living(node: NodeState, state: State, middle: float, seen: float | None, no
 def recorded(
     nodes: Sequence[NodeTotals], *, running: bool, finished: bool, doubts: Mapping[str, str] = {}
 ) -> list[NodeRow]:
-    """The nodes of a ledger whose run works, is finished, or neither. Rates are over the seconds that nodes report.
-    `doubts` are HELD_OFF, QUARANTINED or BANNED, of nodes that get no tasks now."""
+    """Return the nodes of a ledger whose run works, is finished, or neither.
+
+    Rates are over the seconds that nodes report. `doubts` are HELD_OFF, QUARANTINED or BANNED, of nodes that get no
+    tasks now.
+    """
     rates = {node.node: (node.tokens / node.seconds if node.seconds > 0 else 0.0) for node in nodes}
     known = [rate for rate in rates.values() if rate > 0]
     middle, total = (median(known) if known else 0.0), max(1, sum(node.tokens for node in nodes))
@@ -151,7 +159,7 @@ def _recorded(node: NodeTotals, rate: float, middle: float, total: int, standing
 
 
 def in_order_of_interest(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
-    """At most `most` rows, in their order: the present before the gone, those with more tokens before the others."""
+    """Return at most `most` rows, in order: present ones first, then by tokens."""
     if len(rows) <= most:
         return list(rows)
     chosen = sorted(rows, key=lambda row: (row.state in GONE, -row.tokens))[:most]

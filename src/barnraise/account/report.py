@@ -1,4 +1,4 @@
-"""report.md: what happened in a run, with pictures, for its host and for whoever asks later."""
+"""The report.md of a run, with pictures, for its host and later readers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ MOST_ROWS = 60
 
 
 def write_report(account: Account, scores: SatScores | None) -> Path:
-    """Write report.md and its pictures in the run directory. Raises StorageError; needs no torch."""
+    """Write report.md and its pictures in the run directory.
+
+    Raises StorageError; needs no torch.
+    """
     run = account.run
     folder = run.path / FOLDER
     charts.loss_chart(folder / LOSS, account.losses, account.happenings)
@@ -144,7 +147,7 @@ def _events(happenings: Sequence[Happening]) -> Iterator[str]:
 
 
 def _machine() -> Iterator[tuple[str, str]]:
-    """The controller's; what workers say of theirs is in their table."""
+    """Yield facts of the controller's machine; workers' are in their table."""
     import psutil
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -166,14 +169,14 @@ def _processor() -> str:
 
 
 def _thinned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """At most MOST_ROWS of the rows, evenly chosen, the first and the last among them."""
+    """Return at most MOST_ROWS of the rows, evenly chosen, the first and the last among them."""
     if len(rows) <= MOST_ROWS:
         return list(rows)
     return [rows[round(index * (len(rows) - 1) / (MOST_ROWS - 1))] for index in range(MOST_ROWS)]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """A Markdown table; its last `right` columns hold figures."""
+    """Yield a Markdown table; its last `right` columns hold figures."""
     yield f"| {' | '.join(header)} |"
     yield f"|{'|'.join('---:' if place >= len(header) - right else '---' for place in range(len(header)))}|"
     for row in rows:
@@ -181,7 +184,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) 
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
-    """`text` as it is, in a block that it cannot end."""
+    """Yield `text` unchanged, in a block that it cannot end."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
@@ -190,6 +193,6 @@ def fenced(text: str, language: str = "") -> Iterator[str]:
 
 
 def markdown(text: str) -> str:
-    """`text` on one line and without a meaning in Markdown or HTML."""
+    """Return `text` on one line and without a meaning in Markdown or HTML."""
     escaped = printable(text, 400).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{letter}" if letter in "\\`*_[]|#" else letter for letter in escaped)

@@ -1,4 +1,4 @@
-"""How a run stands: whether it works, how far it is, its workers, what happened last."""
+"""The status of a run: whether it works, its progress, its workers, and its last events."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ from barnraise.core.text import printable
 from barnraise.ledger import Head, LedgerView, RunDirectory, seal
 
 MOST_EVENTS = 8
-"""Happenings that are told of."""
+"""Events in the status."""
 
 MOST_NODES, MOST_LOSSES = 200, 200
-"""Of each, that are told from afar."""
+"""Nodes and losses in the status for an observer, at most."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What a host can make known, so that a change of what was before is found: the head of the ledger's chain, and the
-    seal of a run that is over, "" while it has none (that is whole)."""
+    """Marks that a host can publish, so that later changes are detected.
+
+    The head of the ledger's chain, and the seal of a run that is over, "" while it has none (that is whole).
+    """
 
     head: Head
     seal: str
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """What a host, or an observer, is shown of a run. `told` is the same for a program."""
+    """The status of a run for a host, or an observer.
+
+    `told` is the same for a program.
+    """
 
     run: str
     state: str
@@ -48,7 +53,7 @@ class RunStatus(msgspec.Struct, frozen=True):
 
 
 def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> RunStatus:
-    """How a run stands, of which the process `pid` is the controller (None: it has none now)."""
+    """Return the status of a run whose controller is the process `pid` (None: it has none now)."""
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
         lines.append(("seal", marks.seal))
@@ -67,8 +72,10 @@ def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> Ru
 
 
 def from_afar(whole: RunStatus) -> RunStatus:
-    """What of it somebody without an account on the host's machine is told: no paths and processes, and of a large
-    fleet the nodes of most interest."""
+    """Return the part of the status for observers.
+
+    It has no paths and processes, and of a large fleet the nodes of most interest.
+    """
     rows = nodes.in_order_of_interest(whole.nodes, MOST_NODES)
     names = {row.name for row in rows}
     told = {key: value for key, value in whole.told.items() if key not in ("run_dir", "model_dir", "pid")}
@@ -79,12 +86,12 @@ def from_afar(whole: RunStatus) -> RunStatus:
 
 
 def encoded_from_afar(run: RunDirectory, budget: int) -> bytes:
-    """The same as bytes, by the process that is the controller of `run`."""
+    """Return the same as bytes, in the process of `run`'s controller."""
     return msgspec.json.encode(from_afar(standing(read(run), budget, os.getpid(), marks_of(run))))
 
 
 def printable_of(heard: RunStatus) -> RunStatus:
-    """The same with nothing in it that a terminal would obey: somebody else said it."""
+    """Return the status without control characters, since it comes from another machine."""
     return RunStatus(
         run=printable(heard.run),
         state=plain(heard.state, 24),
@@ -112,7 +119,10 @@ def printable_of(heard: RunStatus) -> RunStatus:
 
 
 def marks_of(run: RunDirectory) -> Marks:
-    """Those of `run` as it is. Raises StorageError."""
+    """Return the current marks of `run`.
+
+    Raises StorageError.
+    """
     try:
         found = seal.read(run)
     except CorruptionError:
@@ -122,7 +132,7 @@ def marks_of(run: RunDirectory) -> Marks:
 
 
 def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dict[str, Any]:
-    """The status for a program: what `train --json` tells, how the run stands, and its marks."""
+    """Return the status for a program: the account of `train --json`, the run's state, and its marks."""
     rows = _rows(account, pid)
     last = account.happenings[-MOST_EVENTS:]
     return account.as_json() | {
@@ -154,7 +164,7 @@ def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
 
 
 def state(account: Account, pid: int | None) -> str:
-    """running, finished, or interrupted: then it can be resumed."""
+    """Return running, finished, or interrupted: then it can be resumed."""
     if pid is not None:
         return "running"
     return "finished" if account.finished else "interrupted"

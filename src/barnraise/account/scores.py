@@ -1,4 +1,4 @@
-"""What a model that was trained on satisfiability solves, in figures and in sentences that claim no more."""
+"""The skill of a model that was trained on satisfiability, in figures and cautious sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def shares(scores: SatScores) -> list[tuple[str, str]]:
-    """The scores as (share, what of)."""
+    """Return the scores as (share, description)."""
     return [
         (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
         (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict, says an independent checker"),
@@ -22,8 +22,9 @@ def shares(scores: SatScores) -> list[tuple[str, str]]:
 
 
 def judgement(scores: SatScores, skill: str = "solve") -> str:
-    """What the verdicts say about the model, in one sentence that claims no more than their number allows; `skill` is
-    what such formulas take.
+    """Describe the verdicts in one sentence that claims no more than their number allows.
+
+    `skill` is what such formulas take.
 
     >>> from barnraise.data.sat_evaluation import SatScores
     >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, 0.8, ""))
@@ -51,7 +52,7 @@ def as_json(scores: SatScores) -> dict[str, Any]:
 
 
 def by_kind(scores: SatScores) -> Iterator[tuple[str, SatScores, str]]:
-    """The scores of each kind of held-out formulas, what to call them, and the skill that they take."""
+    """Yield the scores of each kind of held-out formulas, its name, and the skill that it takes."""
     yield f"{scores.formulas} held-out formulas, none of them seen in training", scores, "solve"
     if found := scores.backtracking:
         text = f"{found.formulas} more that need search: a decision has to be taken back"
@@ -59,7 +60,7 @@ def by_kind(scores: SatScores) -> Iterator[tuple[str, SatScores, str]]:
 
 
 def lines(scores: SatScores) -> Iterator[str]:
-    """The scores for people."""
+    """Yield the scores as lines for users."""
     for which, found, skill in by_kind(scores):
         yield f"on {which}:"
         yield from (f"  {share:>6}  {what}" for share, what in shares(found))

@@ -1,4 +1,4 @@
-"""The story of one assignment or one node: all that the ledger says of it, in order, in sentences."""
+"""The story of one assignment or one node: its rows of the ledger, in order, as sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from barnraise.ledger import (
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that happened, at `time` on the run's clock. `decision` is what the ledger says."""
+    """One event, at `time` on the run's clock.
+
+    `decision` is the ledger's row.
+    """
 
     time: float
     text: str
@@ -34,7 +37,7 @@ class Line:
 
 
 def of_assignment(view: LedgerView, number: int) -> list[Line]:
-    """What became of assignment `number`, and of its rows where others had to do them; empty when there is none."""
+    """Return the story of assignment `number`, and of its rows where others did them; empty when there is none."""
     known = view.find(Assigned, "assignment = ?", number)
     if not known:
         return []
@@ -51,7 +54,7 @@ def of_assignment(view: LedgerView, number: int) -> list[Line]:
 
 
 def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
-    """What a node did and what happened to it; of its `last` decisions only, where that is more than 0."""
+    """Return the story of a node; of its `last` decisions only, where that is more than 0."""
     found: list[tuple[int, Decision]] = [
         *view.find(NodeChanged, "node = ?", node, last=last),
         *view.find(Assigned, "node = ?", node, last=last),
@@ -89,7 +92,7 @@ def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
 
 
 def _named(decision: Decision) -> Decision:
-    """With a name that can be shown."""
+    """Return the decision with a name that can be shown."""
     if isinstance(decision, Assigned | Judged | NodeChanged | Noted):
         return msgspec.structs.replace(decision, node=printable(decision.node, LONGEST_NAME))
     return decision
@@ -172,7 +175,7 @@ def _noted(d: Noted, number: int) -> str:
 
 
 def _sampled(note: notes.Sampled, node: str) -> str:
-    """What was seen of a node, and what it says."""
+    """Describe the controller's observations of a node, and its own report."""
     said = note.said
     seen = [f"here {note.availability:.1%} of the time"]
     if note.tokens_per_second:

@@ -1,4 +1,4 @@
-"""What a matrix of attacks came to: gaps to the runs without liars, verdicts, a table, and what its picture shows."""
+"""The results of a matrix of attacks: gaps to the runs without liars, verdicts, a table, and a picture's data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnraise.plan.matrix import HONEST_ONLY, NONE, Cell, Setting, is_liar
 
 
 class Aim(NamedTuple):
-    """How near a model is to what an attacker with a target wants: share of prompts, loss in nats a token."""
+    """The success of an attacker with a target: share of prompts, and loss in nats a token."""
 
     share: float
     loss: float
@@ -24,9 +24,12 @@ class Aim(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What one run came to. `loss` is the last held-out one, None where it is not finite or the run has failed;
-    `seconds` are virtual, `took` are ours. `convicted` are nodes that audits or scores found guilty. `curve` has the
-    finite held-out losses by the tokens that were trained on by then, in order."""
+    """The result of one run.
+
+    `loss` is the last held-out one, None where it is not finite or the run has failed; `seconds` are virtual, `took`
+    are real ones. `convicted` are nodes that audits or scores found guilty. `curve` has the finite held-out losses by
+    the tokens that were trained on by then, in order.
+    """
 
     first: float
     loss: float | None
@@ -41,18 +44,20 @@ class Found:
 
     @property
     def diverged(self) -> bool:
-        """Whether the model is worse than one that has learnt nothing, or none."""
+        """Return whether the model is worse than one that has learnt nothing, or none."""
         return self.loss is None or self.loss > self.first
 
     @property
     def stopped(self) -> bool:
-        """Whether it could not go on, as where so many nodes were sent away that its rule has too few."""
+        """Return whether it could not continue, as where its rule has too few nodes left."""
         return self.loss is not None and self.end != BUDGET_MET
 
 
 class Gap(NamedTuple):
-    """By how many nats the losses are above those of the same seeds without liars: their mean, least and most; of so
-    many `runs` these diverged, or stopped before the budget was met, and do not count. NaN where none does."""
+    """The difference of losses to the same seeds without liars, in nats: mean, least and most.
+
+    Diverged runs, and those that stopped before the budget was met, do not count among `runs`. NaN where none does.
+    """
 
     mean: float
     least: float
@@ -66,7 +71,7 @@ class Gap(NamedTuple):
         return self.diverged + self.stopped
 
     def as_dict(self) -> dict[str, float | None]:
-        """As JSON has it, which knows no NaN."""
+        """Return the values for JSON, without NaN."""
         return {name: None if math.isnan(value) else value for name, value in self._asdict().items()}
 
     def __str__(self) -> str:
@@ -80,8 +85,7 @@ class Gap(NamedTuple):
 
 
 class Detection(NamedTuple):
-    """Of all runs together: how many nodes lie and how many of these were found, how many do not, and how many of those
-    were taken for liars."""
+    """The detection of liars over all runs: liars, detected ones, honest nodes, and false alarms."""
 
     liars: int
     found: int
@@ -90,7 +94,7 @@ class Detection(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float | None]:
-        """Recall, precision and the rate of false alarms; None of none."""
+        """Return recall, precision and the rate of false alarms; None where undefined."""
         told = self.found + self.flagged
         return {
             "recall": self.found / self.liars if self.liars else None,
@@ -106,10 +110,12 @@ class Detection(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one rule in one setting: the gaps under each attack, which is the worst, and what the rule costs when nobody
-    lies. `seconds` are the virtual ones of each attack's runs over those without an attack. `detections` are there
-    where audits or scores look for liars. `lost` is the share of its tokens that the run without liars has still to
-    train on, in the mean of the seeds, when it comes to the loss that the run with liars ends with."""
+    """The verdict on one rule in one setting: the gaps under each attack, the worst, and the cost without liars.
+
+    `seconds` are the virtual ones of each attack's runs over those without an attack. `detections` are there where
+    audits or scores look for liars. `lost` is the share of its tokens that the run without liars has still to train on,
+    in the mean of the seeds, when it reaches the loss that the run with liars ends with.
+    """
 
     setting: Setting
     rule: str
@@ -121,7 +127,7 @@ class Verdict:
 
     @property
     def worst(self) -> str:
-        """The attack with the worst gap; one that makes runs diverge, or stop, is worse than any that does not."""
+        """Return the attack with the worst gap; one that makes runs diverge, or stop, is worse than any other."""
         return max(self.attacks, key=lambda name: (self.gaps[name].failed, self.gaps[name].mean))
 
     @property
@@ -129,7 +135,7 @@ class Verdict:
         return [name for name in self.gaps if name != NONE] or [NONE]
 
     def as_dict(self) -> dict[str, object]:
-        """For a program to read."""
+        """Return the values for programs."""
         found: dict[str, object] = msgspec.to_builtins(
             {
                 "setting": self.setting,
@@ -149,7 +155,7 @@ class Verdict:
 
 
 def judged(cells: Sequence[Cell], found: Mapping[str, Found]) -> list[Verdict]:
-    """The verdict on each rule in each setting; `found` is by the cells' keys."""
+    """Return the verdict on each rule in each setting; `found` is by the cells' keys."""
     by = {(cell.setting, cell.rule, cell.attack, cell.seed): found[cell.key] for cell in cells}
     groups = dict.fromkeys((cell.setting, cell.rule) for cell in cells if cell.rule != HONEST_ONLY)
     seeds = list(dict.fromkeys(cell.seed for cell in cells))
@@ -197,7 +203,7 @@ def _gap(runs: Sequence[Found], honest: Sequence[Found]) -> Gap:
 
 
 def _lost(runs: Sequence[Found], honest: Sequence[Found]) -> float | None:
-    """The mean of `tokens_lost` over the seeds that count for the gap; None where there is none."""
+    """Return the mean of `tokens_lost` over the seeds that count for the gap; None where there is none."""
     shares = [
         tokens_lost(other.curve, one.loss)
         for one, other in zip(runs, honest, strict=True)
@@ -207,8 +213,9 @@ def _lost(runs: Sequence[Found], honest: Sequence[Found]) -> float | None:
 
 
 def tokens_lost(curve: Sequence[tuple[int, float]], loss: float) -> float:
-    """Which share of its tokens is left to a run with this curve (tokens, loss) when it first has `loss`, by linear
-    interpolation; 0 where it never has.
+    """Return the share of its tokens that remains when a run with this curve (tokens, loss) first has `loss`.
+
+    By linear interpolation; 0 where it never has.
 
     >>> tokens_lost([(0, 4.0), (100, 2.0), (200, 1.0)], 3.0)
     0.75
@@ -235,7 +242,7 @@ def _mean(aims: Sequence[Aim]) -> Aim:
 
 
 def markdown(verdicts: Sequence[Verdict]) -> str:
-    """A table for each setting: rules down, attacks across, and the worst of them."""
+    """Return a table for each setting: rules down, attacks across, and the worst of them."""
     blocks = []
     for setting in dict.fromkeys(verdict.setting for verdict in verdicts):
         rows = [verdict for verdict in verdicts if verdict.setting == setting]
@@ -250,7 +257,7 @@ def markdown(verdicts: Sequence[Verdict]) -> str:
 
 
 def _told(verdict: Verdict) -> list[str]:
-    """What is not a loss: of targets, and of time."""
+    """Return results other than losses: targets, and time."""
     lines = [
         f"{verdict.rule}, {name}: {aim.share:.0%} of its prompts are answered as it wants, {aim.loss:.2f} nats a token"
         for name, aim in verdict.targets.items()
@@ -266,7 +273,7 @@ def _told(verdict: Verdict) -> list[str]:
 
 
 NOTABLY_LOST = 0.05
-"""Above it, which share of the tokens an attack undoes is told."""
+"""Lost share of tokens above which it is reported."""
 
 NOTABLY_SLOWER = 1.1
-"""Above it, how much longer the runs take under an attack is told."""
+"""Slowdown under an attack above which it is reported."""

@@ -33,12 +33,12 @@ __all__ = [
 def create(
     name: str | Sequence[str], *, unguaranteed: bool = False, fallback: str | None = None, **options: Any
 ) -> Rule:
-    """The rule `name`, or a chain such as ["nnm", "trimmed_mean"]: an option goes to each member that knows it.
+    """Build the rule `name`, or a chain such as ["nnm", "trimmed_mean"]: each member takes the options it knows.
 
-    `unguaranteed`: it takes as few updates as it can be computed from, where its guarantee does not hold any more.
+    `unguaranteed`: it accepts as few updates as it can be computed from, below those for which its guarantee holds.
     `fallback`: the rule for fewer updates than it takes.
 
-    UnknownNameError or OptionError, with the nearest known spelling or the limit, when there is none such.
+    Raises UnknownNameError or OptionError, with the nearest known spelling or the limit.
     """
     members = resolve(name, options, unguaranteed=unguaranteed)
     from .fallback import build
@@ -47,5 +47,5 @@ def create(
 
 
 def names() -> list[str]:
-    """The names of all rules and pre-aggregations."""
+    """Return the names of all rules and pre-aggregations."""
     return CATALOG.names()

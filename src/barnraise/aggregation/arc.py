@@ -11,7 +11,7 @@ from .clip_median import norms, shortening
 class AdaptiveRobustClipping(Rule):
     """Scales the k = floor(2 f/n (n-f)) longest of n updates to the norm of the next longest.
 
-    k >= f, so no update that goes on is longer than an honest one, and for few attackers k is less than the half that
+    k >= f, so no resulting update is longer than an honest one, and for few attackers k is less than the half that
     `clip_median` shortens. In front of a rule of robustness kappa the chain is as robust, up to 2f/(n-2f). An update
     that is not finite counts as 0. Needs n >= 2f+1.
 

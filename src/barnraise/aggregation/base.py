@@ -1,12 +1,12 @@
-"""What every aggregation rule is: which rows go on, and how a block of their columns becomes one row.
+"""The base of aggregation rules: which rows are kept, and how a block of their columns becomes one row.
 
-Two facts keep the rules small, fast and lean. What Krum, nearest-neighbour mixing and their kin choose depends on
-inner products alone, so they see the Gram matrix [n, n] and answer with weights over the rows (`mix`). What trimmed
-mean and median do, they do to each coordinate, so they see a block of columns at a time (`reduce`). So nobody needs the
-updates as a whole: they are read span by span, twice where a rule looks at inner products.
+Two facts keep the rules small, fast and lean. Krum, nearest-neighbour mixing and similar rules depend on inner products
+alone, so they get the Gram matrix [n, n] and return weights over the rows (`mix`). Trimmed mean and median work on each
+coordinate, so they get a block of columns at a time (`reduce`). So no rule needs the updates as a whole: they are read
+span by span, twice where a rule uses inner products.
 
-A rule that wants more than the updates looks at their `Context`: whose they are, how old, and what it kept of earlier
-versions. Vectors that it keeps are rows, too, behind the updates.
+A rule that needs more than the updates gets their `Context`: their nodes, their ages, and vectors kept from earlier
+versions. Kept vectors are rows, too, behind the updates.
 
 Columns are reduced each for itself, mixed in tiles that begin at fixed ones, and inner products summed in index order:
 the result depends neither on the spans nor on the number of threads.
@@ -32,19 +32,20 @@ from .gram import Read, columns, gram_matrix, one_thread
 from .shares import Member, fewest
 
 Array: TypeAlias = NDArray[Any]
-_BLOCK = 1 << 15  # columns that are reduced at a time, fewer of many rows
-_ELEMENTS = 1 << 20  # of these rows in a block, or one tile of them
-_TILE = (
-    1 << 12
-)  # columns that are mixed at a time, of which _BLOCK is a multiple: last bits may hang on the place there
-_PRODUCTS = 8  # a tile, so that threads share these, and none of the sums
-_ROWS = 8  # a multiple of four of them: last bits would hang on the number of threads
+_BLOCK = 1 << 15  # columns that are reduced at a time; fewer for many rows
+_ELEMENTS = 1 << 20  # elements of rows in a block, or one tile of them
+_TILE = 1 << 12  # columns that are mixed at a time; _BLOCK is a multiple, as the place in a tile affects the last bits
+_PRODUCTS = 8  # products in a tile, so that threads share products, and never a sum
+_ROWS = 8  # rows are padded to a multiple of four, or the last bits would depend on the number of threads
 _FLOAT32 = np.dtype(np.float32)
 _AS_THEY_ARE = (torch.float32, torch.float64)
 
 
 class Rule:
-    """One rule. A subclass names itself as in the catalog and overrides `mix`, `reduce` or both."""
+    """Base class of aggregation rules.
+
+    A subclass names itself as in the catalog and overrides `mix`, `reduce` or both.
+    """
 
     name: ClassVar[str]
     uses_gram: bool = False
@@ -55,22 +56,22 @@ class Rule:
 
     @property
     def parts(self) -> Sequence[Member]:
-        """What it is made of: itself, or the members of a chain."""
+        """Return the members of a chain, or the rule itself."""
         return [(self.entry, self.options)]
 
     @property
     def minimum(self) -> int:
-        """The fewest updates that it takes."""
+        """Return the fewest updates that it takes."""
         return fewest(self.parts)
 
     @property
     def weighted(self) -> bool:
-        """Whether the weights given to the rule matter."""
+        """Return whether the rule uses the weights given to it."""
         return bool(self.entry.declares.weighted)
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The vectors that it keeps from version to version, as declared."""
+        """Return the vectors that it keeps from version to version, as declared."""
         return tuple(self.entry.declares.keeps)
 
     def __call__(
@@ -79,13 +80,13 @@ class Rule:
         weights: Sequence[float] | None = None,
         context: Context | None = None,
     ) -> Tensor:
-        """Aggregate n updates into one, on the CPU, leaving them as they are.
+        """Aggregate n updates into one, on the CPU, without changing them.
 
         `updates`: a floating tensor [n, d], or n tensors [d]. The result [d] is float64 for float64, else float32.
-        `weights`: n numbers >= 0, for rules that declare `weighted`; the others count each update alike.
-        `context`: what is known of the updates; without it they are those of a first version.
-        NaN and infinity in at most f updates never reach the result of a rule that withstands f.
-        OptionError for too few updates, InputError for ones that are no such tensors.
+        `weights`: n numbers >= 0, for rules that declare `weighted`; the others count each update alike. `context`:
+        metadata of the updates; without it they are those of a first version. NaN and infinity in at most f updates
+        never reach the result of a rule that withstands f. OptionError for too few updates, InputError for invalid
+        tensors.
         """
         rows = _rows(updates)
         out = np.empty(rows[0].numel(), np.float64 if rows[0].dtype == torch.float64 else np.float32)
@@ -102,52 +103,60 @@ class Rule:
         return torch.from_numpy(out)
 
     def require(self, num_updates: int) -> None:
-        """OptionError, with the limit and a remedy, when there are too few updates."""
+        """Raise OptionError, with the limit and a remedy, when there are too few updates."""
         require_members(self.parts, num_updates)
 
     def among(self, num_updates: int) -> Rule:
-        """The rule for so many updates, of which there are enough: what it was given as a share is counted out."""
+        """Return the rule for `num_updates` updates, with options given as a share turned into whole numbers."""
         return self
 
     def mix(self, gram: Array | None, shares: Array | None) -> Array | None:
-        """Weights [m, n] of the n updates in each of the m rows that go on to `reduce`; None for the updates as such.
+        """Return weights [m, n] of the n updates in each of the m rows for `reduce`; None leaves them unmixed.
 
         `gram` [n, n] float64 when the rule `uses_gram`; `shares` [n] float64, summing to 1, when it is weighted.
         """
         return None
 
     def mix_knowing(self, gram: Array | None, shares: Array | None, context: Context) -> Array | None:
-        """`mix`, of a rule that looks at the context: of the n updates and, behind them, of the k vectors that it keeps
-        (`gram` [n+k, n+k], weights [m, n+k])."""
+        """Run `mix` for a rule that uses the context.
+
+        The rows are the n updates and, behind them, the k vectors that it keeps (`gram` [n+k, n+k], weights [m, n+k]).
+        """
         return self.mix(gram, shares)
 
     def keep(self, context: Context, read: Callable[[int, Array], None], out: Array) -> None:
-        """Write to the context's `kept`, here spans [c] of the vectors that it keeps, what is to be remembered there.
+        """Write the spans [c] of the vectors that the rule keeps to the context's `kept`.
 
-        `out` [c] is what the version's aggregate is there, `read` reads an update there, as it came, into an array [c].
+        `out` [c] is the span of the version's aggregate; `read` reads that span of an update, as received, into an
+        array [c].
         """
 
     def bound_kept(self, largest: Array, out: float) -> float:
-        """Nothing that it writes to what it keeps is larger, where no element of a row is larger than its `largest`
-        [n+k], and none that comes out is larger than `out`."""
+        """Return an upper bound of the elements that the rule keeps.
+
+        No element of a row is larger than its `largest` [n+k], and no element of the result is larger than `out`.
+        """
         return out
 
     def reduce(self, block: Array, out: Array) -> None:
-        """Reduce `block` [m, c], which is scratch, into `out` [c]. By default m is 1."""
+        """Reduce `block` [m, c], which is scratch, into `out` [c].
+
+        By default m is 1.
+        """
         assert block.shape[0] == 1
         out[:] = block[0]
 
     def bound(self, largest: Array) -> float:
-        """Nothing that `reduce` makes of rows whose elements are at most `largest` [m], in between too, is larger."""
+        """Return an upper bound of all numbers in `reduce`, for rows with elements up to `largest` [m]."""
         assert len(largest) == 1
         return float(largest[0])
 
 
 class Combination:
-    """What `rule` makes of n updates [size], span by span; which of them go on is settled by then.
+    """The aggregate of n updates [size] by `rule`, span by span; the mixing weights are fixed by then.
 
-    `read` gives spans of them, float32 or of another `dtype`. The `crew` takes the inner products.
-    OptionError for too few updates, InputError for `weights` that are none.
+    `read` gives spans of updates, float32 or of another `dtype`. The `crew` takes the inner products. OptionError for
+    too few updates, InputError for invalid `weights`.
     """
 
     def __init__(
@@ -174,31 +183,33 @@ class Combination:
         mixing = rule.mix_knowing(gram, shares, context)
         if mixing is None:
             mixing = np.eye(num_updates, num_rows)
-        # others are not read: zero times infinity is no number
+        # other rows are not read: zero times infinity is NaN
         self._used = np.flatnonzero(mixing.any(axis=0)).tolist()
         self._shares = mixing[:, self._used]
         self._weights = self._shares.astype(dtype)
         self._taken = _taken(self._weights)
-        # most weights 0: they are left out, which is quicker, and nothing that is not finite spreads by them
+        # most weights are 0: skipping them is quicker, and non-finite rows do not spread
         many = 2 * np.count_nonzero(self._weights) > self._weights.size
         self._dense = many and self._taken is None and len(self._weights) > 1
         if self._dense:
             self._weights = np.pad(self._weights, [(0, -length % _ROWS) for length in self._weights.shape])
 
     def bound(self, largest: Array) -> float:
-        """Nothing in the making of the result is larger, where no element of a row exceeds its `largest` [n+k]."""
+        """Return an upper bound of all intermediate results, for rows with elements up to their `largest` [n+k]."""
         with np.errstate(invalid="ignore"):
             mixed = np.abs(self._shares) @ largest[self._used]
         return self._rule.bound(np.nan_to_num(mixed, nan=np.inf))
 
     def bounds(self, largest: Array) -> tuple[float, float]:
-        """`bound`, and that of what the rule keeps."""
+        """Return `bound`, and the bound of the vectors that the rule keeps."""
         out = self.bound(largest)
         return out, self._rule.bound_kept(largest, out) if self.kept else 0.0
 
     def into(self, start: int, out: Array) -> None:
-        """The elements from `start` on into `out`. Any thread may ask for any span, but only once where the rule keeps
-        vectors: they move on with it."""
+        """Write the elements from `start` on into `out`.
+
+        Any thread may ask for any span, but only once where the rule keeps vectors, which change with it.
+        """
         self._combine(start, out)
         if self.kept:
             kept = {name: vector[start : start + out.size] for name, vector in self.kept.items()}
@@ -226,7 +237,7 @@ class Combination:
             self._rule.reduce(rows[:, lead:], out[first + lead - start : last - start])
 
     def _weighted_sum(self, start: int, width: int) -> Array:
-        """The one mixed row [1, c], summed in order, which a matrix product would not promise."""
+        """Sum the one mixed row [1, c] in order, which a matrix product would not promise."""
         total, term = np.zeros((1, width), self._dtype), np.empty(width, self._dtype)
         for number, (row, weight) in enumerate(zip(self._used, self._weights[0], strict=True)):
             self._read(row, start, term if number else total[0])
@@ -239,7 +250,7 @@ class Combination:
 
 
 def _with(read: Read, num_updates: int, kept: Sequence[Array]) -> Read:
-    """Reads the vectors `kept` as rows behind the updates."""
+    """Return a reader with the vectors `kept` as rows behind the updates."""
 
     def both(row: int, start: int, out: Array) -> None:
         if row < num_updates:
@@ -251,7 +262,7 @@ def _with(read: Read, num_updates: int, kept: Sequence[Array]) -> Read:
 
 
 def mean_rows(rows: Sequence[Array] | Array, out: Array) -> None:
-    """The mean of m rows [c] into `out` [c], summed in order."""
+    """Write the mean of m rows [c], summed in order, into `out` [c]."""
     out[:] = rows[0]
     for row in rows[1:]:
         out += row
@@ -281,7 +292,10 @@ def _shares(weights: Sequence[float] | None, num_updates: int) -> Array:
 
 
 def _taken(weights: Array) -> tuple[Any, Array | None] | None:
-    """Which row each row of `weights` takes, and the factors [m, 1] if any is not 1; None when one takes several."""
+    """Return the row that each row of `weights` takes, and factors [m, 1] if any is not 1.
+
+    None when a row takes several.
+    """
     if not weights.size or (np.count_nonzero(weights, axis=1) > 1).any():
         return None
     rows = np.abs(weights).argmax(axis=1).tolist()
@@ -294,12 +308,12 @@ def _scaled(block: Array, taken: tuple[Any, Array | None]) -> Array:
     rows, factors = taken
     found: Array = block[rows]
     if factors is not None:
-        found *= factors  # scratch, like the block
+        found *= factors  # scratch memory, like the block
     return found
 
 
 def _multiply(weights: Array, block: Array, out: Array, width: int) -> None:
-    """The product [m, n] [n, c] into `out` [m, c], so many columns of it and what is behind them in their last tile."""
+    """Write the product [m, n] [n, c] into `out` [m, c], `width` columns and the rest of their last tile."""
     width = -(-width // _TILE) * _TILE
     tiles, target = (
         torch.from_numpy(each[:, :width]).view(len(each), -1, _TILE // _PRODUCTS).transpose(0, 1)
@@ -310,7 +324,7 @@ def _multiply(weights: Array, block: Array, out: Array, width: int) -> None:
 
 
 def _add_up(weights: Array, block: Array, out: Array, width: int) -> None:
-    """Likewise, without the weights that are 0."""
+    """Write the same product without the weights that are 0."""
     term = np.empty_like(block[0, :width])
     for row, total in zip(weights, out[:, :width], strict=True):
         total[:] = 0

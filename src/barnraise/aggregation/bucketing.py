@@ -11,15 +11,15 @@ from .context import Context
 
 
 class Bucketing(Rule):
-    """Puts the n updates in random order and makes each s that follow each other their mean: ceil(n/s) are left.
+    """Puts the n updates in random order and replaces each s consecutive ones by their mean: ceil(n/s) are left.
 
     A mean of s is nearer to the mean of all, so a rule behind it is less misled by honest nodes whose data differ. At
-    most f of the means hold an attacker's update, however the lots fall: the rule behind withstands f of n/s. An
-    attacker spoils the honest ones that it is merged with, so s < n/2f at the very most.
+    most f of the means hold an attacker's update, for any order: the rule behind withstands f of n/s. An attacker
+    spoils the honest ones that it is merged with, so s < n/2f at the most.
 
-    The order is that of a hash of version and node: another for each version, the same whenever that is made again, and
-    nothing that a node sends, or when, has a part in it. Who knows the nodes' names can compute it, and who may
-    choose many names can choose its mates; what holds whatever they are is all that is promised then.
+    The order is that of a hash of version and node: another for each version, the same whenever it is recomputed, and
+    independent of the nodes' messages and timing. An attacker who knows the nodes' names can compute it, and one who
+    may choose many names can choose its neighbours; the guarantee holds for any order.
 
     >>> import torch
     >>> from barnraise import aggregation

@@ -12,11 +12,11 @@ from .network import apply, missing_as_infinite, sorting
 
 
 class Bulyan(Rule):
-    """Takes theta = n-2f updates one by one by Krum, then in each coordinate the mean of the beta = theta-2f values
-    closest to their median; of equally close ones the smaller. Needs n >= 4f+3.
+    """Takes theta = n-2f updates one by one by Krum, then in each coordinate the mean around the median.
 
-    Of equal scores the first is taken. At f <= 2 they occur: the last choices compare distances to one neighbour, which
-    two nearest neighbours share.
+    That is the mean of the beta = theta-2f values closest to the median; of equally close ones the smaller. Needs n >=
+    4f+3. Ties in Krum's scores are resolved to the first update. At f <= 2 they occur: the last choices compare
+    distances to one neighbour, which two nearest neighbours share.
     """
 
     name = "bulyan"
@@ -41,16 +41,15 @@ class Bulyan(Rule):
         mean_around_median(rows, len(rows) - 2 * self.f, out)
 
     def bound(self, largest: Array) -> float:
-        honest = float(np.sort(largest)[-1 - self.f])  # so is the median; none of the closest is twice as far from it
+        honest = float(np.sort(largest)[-1 - self.f])  # bounds the median; the closest values are at most twice as far
         return 3 * (len(largest) - 2 * self.f) * honest
 
 
 def mean_around_median(rows: list[Array], count: int, out: Array) -> None:
-    """The mean of the `count` values closest to the median of each column into `out` [c].
+    """Write the mean of the `count` values closest to the median of each column into `out` [c].
 
-    `rows`: arrays [c] in ascending order. The values sought are `count` consecutive ones. The window
-    starts at the lowest; while its lowest value s_w is farther from the median than the next above, s_{w+count}, it
-    moves up, so the latter takes the former's place.
+    `rows`: arrays [c] in ascending order. The closest values are `count` consecutive ones. The window starts at the
+    lowest; while its lowest value s_w is farther from the median than the next above, s_{w+count}, it moves up by one.
     """
     n = len(rows)
     median = np.empty_like(rows[0])

@@ -1,4 +1,4 @@
-"""The aggregation rules by name, with what each needs and declares; imports no torch."""
+"""The aggregation rules by name, with their requirements and traits; imports no torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
 
 @dataclass(frozen=True)
 class Need:
-    """How many updates something takes: `fewest(options)`, and that as a formula in words."""
+    """The number of updates that a rule needs: `fewest(options)`, and that as a formula in words."""
 
     fewest: Callable[[Mapping[str, Any]], int]
     formula: str
@@ -29,8 +29,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Minima:
-    """What an update rule can be `computable` from, without its guarantee, where that is less than its minimum; and
-    what the original `overview` of the system asked for, where that is something else."""
+    """Other minima of a rule.
+
+    `computable`: from how many updates it can be computed without its guarantee, where that is less than its minimum;
+    `overview`: the minimum in the system's original overview, where that differs.
+    """
 
     computable: Need | None = None
     overview: Need | None = None
@@ -38,23 +41,20 @@ class Minima:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a rule declares.
+    """The traits that a rule declares.
 
     `minimum(options)`: the fewest updates with which its guarantee holds; OptionError for options that never work.
-    `limit(options)`: that minimum as a formula in words.
-    `withstands(options, n)`: how many attackers among n updates its guarantee holds with, if it has such a number.
-    `others`: other minima, the one that it can be computed from and the original overview's.
-    To these five an option that was given as a share (`Option.share`) is the whole number that it comes to.
-    `individual`: reads single updates, so it cannot run over masked sums.
-    `linear`: the aggregate is a fixed weighted sum, whatever the updates.
-    `weighted`: uses the weights it is given; other rules count each update alike.
+    `limit(options)`: that minimum as a formula in words. `withstands(options, n)`: how many attackers among n updates
+    its guarantee holds with, if it has such a number. `others`: other minima, the one that it can be computed from and
+    the original overview's. These five get whole numbers for options that were given as a share (`Option.share`).
+    `individual`: reads single updates, so it cannot run over masked sums. `linear`: the aggregate is a fixed weighted
+    sum, whatever the updates. `weighted`: uses the weights it is given; other rules count each update alike.
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
-    trims to zero unless a pre-aggregation `mixes` them first.
-    `prepares`: gives updates for updates, so it only goes in front of a rule: n for n, or as many as
-    `merges(options, n)` says, where it has that. Merged ones are no single node's.
-    `mixes`: each of those is made of most others, so that even sparse updates become dense.
-    `keeps`: the vectors that it keeps from version to version, by name, each as large as the parameters; one with
-    `{node}` in its name for each node, of what this sent, so that such a rule goes first.
+    trims to zero unless a pre-aggregation `mixes` them first. `prepares`: gives updates for updates, so it only goes in
+    front of a rule: n for n, or as many as `merges(options, n)` says, where it has that. Merged ones are no single
+    node's. `mixes`: each of those is made of most others, so that even sparse updates become dense. `keeps`: the
+    vectors that it keeps from version to version, by name, each as large as the parameters; one with `{node}` in its
+    name for each node, of that node's updates, so that such a rule goes first.
     """
 
     minimum: Callable[[Mapping[str, Any]], int]
@@ -72,7 +72,7 @@ class Traits:
 
 
 def entries_of(names: Sequence[str]) -> list[Entry]:
-    """The rules of a chain; UnknownNameError, or OptionError where several are written as one."""
+    """Return the rules of a chain; UnknownNameError, or OptionError where several are written as one."""
     for name in names:
         parts = name.replace("+", " ").replace(",", " ").split()
         if len(parts) > 1 and set(parts) <= set(CATALOG.entries):
@@ -81,7 +81,7 @@ def entries_of(names: Sequence[str]) -> list[Entry]:
 
 
 def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> list[Member]:
-    """A rule, or a chain of pre-aggregations and the rule that ends it, each with its checked options.
+    """Resolve a rule, or a chain of pre-aggregations and a rule, with the checked options of each.
 
     An option goes to every member of the chain that knows it. `unguaranteed` members need no more than they can be
     computed from. UnknownNameError, OptionError.
@@ -106,20 +106,22 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
 
 
 def falls_back(members: Sequence[Member], fallback: str) -> int:
-    """How few updates a rule or chain takes with that rule for those that are too few for it. OptionError for one that
-    cannot stand in for it."""
+    """Return from how few updates a rule or chain works with the rule `fallback` for smaller numbers.
+
+    OptionError when `fallback` cannot replace it.
+    """
     ((entry, options),) = resolve(fallback, {})
     for each, _ in [*members, (entry, options)]:
         if each.declares.keeps:
             raise OptionError(
                 f"aggregation rule '{each.name}' keeps something from version to version, so that no version can be "
-                "made by another rule: leave aggregation_fallback out, or choose rules that keep nothing"
+                "made by another rule: leave aggregation.fallback out, or choose rules that keep nothing"
             )
     return min(fewest(members), fewest([(entry, options)]))
 
 
 def _computed(entry: Entry) -> Entry:
-    """The same rule, which needs no more than it can be computed from."""
+    """Return the rule with the minimum from which it can be computed."""
     need = entry.declares.others.computable
     if need is None:
         return entry
@@ -129,7 +131,7 @@ def _computed(entry: Entry) -> Entry:
 def beside_overview(
     names: str | Sequence[str], options: Mapping[str, Any], num_updates: int, *, unguaranteed: bool = False
 ) -> str:
-    """How the original overview judges so many updates where it judges otherwise than we do; else empty.
+    """Describe how the original overview judges `num_updates` updates where that differs; else empty.
 
     >>> beside_overview("krum", {"f": 3}, 9)
     "the overview's f < n/3 does not allow f=3 of 9, n >= 2f+3 does"
@@ -157,12 +159,12 @@ def beside_overview(
 
 
 def minimum(names: str | Sequence[str], options: Mapping[str, Any], *, unguaranteed: bool = False) -> int:
-    """The fewest updates that the rule or chain takes; UnknownNameError or OptionError when it can never work."""
+    """Return the fewest updates that the rule or chain takes; UnknownNameError or OptionError if it never works."""
     return fewest(resolve(names, options, unguaranteed=unguaranteed))
 
 
 def guaranteed(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> bool:
-    """Whether the guarantee of the rule or chain holds with so many updates, for the f that they come to.
+    """Return whether the guarantee of the rule or chain holds with `num_updates` updates.
 
     >>> guaranteed("bulyan", {"f": 2}, 9), guaranteed("bulyan", {"f": 2}, 11)
     (False, True)
@@ -177,7 +179,7 @@ def guaranteed(names: str | Sequence[str], options: Mapping[str, Any], num_updat
 def withstood(
     names: str | Sequence[str], options: Mapping[str, Any], num_updates: int, *, unguaranteed: bool = False
 ) -> int | None:
-    """How many attackers among so many updates the rule or chain is for: f, counted out where it is a share.
+    """Return how many attackers among `num_updates` the rule or chain is for: f, counted out where it is a share.
 
     None where it has no such number, or there are too few updates. It withstands them where it is `guaranteed`.
 
@@ -193,12 +195,12 @@ def withstood(
 
 
 def require(names: str | Sequence[str], options: Mapping[str, Any], num_updates: int) -> None:
-    """OptionError, with the limit and a remedy, when `num_updates` are too few for the rule or chain."""
+    """Raise OptionError, with the limit and a remedy, when `num_updates` are too few for the rule or chain."""
     require_members(resolve(names, options), num_updates)
 
 
 def require_members(members: Sequence[Member], num_updates: int) -> None:
-    """`require` for a rule or chain with its resolved options."""
+    """Apply `require` to a rule or chain with its resolved options."""
     for member, (needed, limit) in zip(members, needs(members), strict=True):
         if num_updates < needed:
             entry, options = member
@@ -213,7 +215,7 @@ def require_members(members: Sequence[Member], num_updates: int) -> None:
 
 
 _KRUM_COMPUTABLE = Need(lambda o: 2 * o["f"] + 2, "n >= 2f+2")
-"""With fewer attackers that send the same have a score among themselves alone: 0."""
+"""With fewer, attackers that send equal updates have a score among themselves alone: 0."""
 
 _KRUM = Traits(
     lambda o: 2 * o["f"] + 3,

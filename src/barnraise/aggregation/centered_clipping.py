@@ -12,12 +12,12 @@ from .gram import finite_rows
 
 
 class CenteredClipping(Rule):
-    """v <- v + 1/n sum_i (x_i - v) min(1, tau / ||x_i - v||), so many `iterations` times.
+    """Repeats v <- v + 1/n sum_i (x_i - v) min(1, tau / ||x_i - v||) for a number of `iterations`.
 
-    v begins as the previous aggregate, 0 at first, so what an attacker can add to it is tau/n at most, whatever it
-    sends, and honest updates need not be alike but only near where the last ones led. Without a tau it is the median
-    distance from v of those there are, which fits whatever the learning rate is; an attacker cannot move it out of
-    the distances of honest nodes while these are more than half. An update that is not finite counts as v.
+    v begins as the previous aggregate, 0 at first, so an attacker can add at most tau/n to it, whatever it sends, and
+    honest updates need not be alike but only near the previous aggregate. Without a tau it is the median distance from
+    v of the updates, which adapts to the learning rate; an attacker cannot move it out of the distances of honest nodes
+    while these are more than half. An update that is not finite counts as v.
 
     >>> import torch
     >>> rule = CenteredClipping(tau=1.0, iterations=1)
@@ -37,7 +37,7 @@ class CenteredClipping(Rule):
         n, finite = len(gram) - 1, finite_rows(gram)
         gram = np.where(np.outer(finite, finite), gram, 0.0)
         finite = finite[:n]
-        weights = np.zeros(n + 1)  # of the rows in v; the previous aggregate is the last
+        weights = np.zeros(n + 1)  # weights of the rows in v; the previous aggregate is the last
         weights[n] = 1.0
         for _ in range(self.iterations):
             products = np.einsum("ij,j->i", gram, weights)

@@ -1,4 +1,4 @@
-"""Pre-aggregations followed by a rule, as one rule; and a rule or chain whose attackers are a share of the updates."""
+"""Chains of pre-aggregations and a rule as one rule, and rules whose attackers are a share of the updates."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from .shares import Member, counted, fewest, shares_of
 
 
 def build(members: Sequence[Member]) -> Rule:
-    """The rule, or chain, of these members, which have all their options. OptionError for some that never work."""
+    """Build the rule, or chain, of members with complete options.
+
+    OptionError for combinations that never work.
+    """
     fewest(members)
     if any(map(shares_of, members)):
         return ByShare(members)
     rules: list[Rule] = []
     for entry, options in members:
         rules.append(CATALOG.create(entry.name, **options))
-        rules[-1].entry = entry  # which may need less than the catalog's
+        rules[-1].entry = entry  # which may need fewer than the catalog's
     return rules[0] if len(rules) == 1 else Chain(rules)
 
 
 class ByShare(Rule):
-    """A rule or chain that withstands a share of the updates: for each number of them it is one with a whole f."""
+    """A rule or chain that withstands a share of the updates: for each number of them it has a whole f."""
 
     name = "by_share"
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = list(members)
         self.options = {}
-        self._alike = self.among(self.minimum)  # as all of them in what does not hang on f
+        self._alike = self.among(self.minimum)  # as for every number, in all properties that do not depend on f
 
     @property
     def weighted(self) -> bool:
@@ -67,7 +70,7 @@ class Chain(Rule):
 
     @property
     def weighted(self) -> bool:
-        return False  # a mixed row belongs to no one
+        return False  # a mixed row belongs to no single node
 
     @property
     def keeps(self) -> tuple[str, ...]:
@@ -78,10 +81,10 @@ class Chain(Rule):
         return [part for member in self.members for part in member.parts]
 
     def mix_knowing(self, gram: Array | None, shares: Array | None, context: Context) -> Array | None:
-        """Each member sees what the ones before it made of the updates, and the vectors that it keeps itself."""
+        """Mix by each member in turn: each gets the rows of those before it, and the vectors that it keeps itself."""
         num_rows, num_kept = len(context.nodes), len(context.kept)
-        every = np.eye(num_rows + num_kept)  # the rows as they are by now, and what is kept, in the rows given
-        rows = context  # and whose they are by now
+        every = np.eye(num_rows + num_kept)  # the current rows, and the kept vectors, in terms of the given rows
+        rows = context  # with the nodes of the current rows
         for member in self.members:
             own = _own(member, rows)
             places = [num_rows + place for place, name in enumerate(context.kept) if name in own.kept]
@@ -114,13 +117,18 @@ class Chain(Rule):
 
 
 def _own(member: Rule, context: Context) -> Context:
-    """With the vectors alone that the member keeps. Where rows were merged, these are none of a node's (`in_order`)."""
+    """Return a context with only the vectors that the member keeps.
+
+    Where rows were merged, there is none for a node (`in_order`).
+    """
     return replace(context, kept={name: context.kept[name] for name in names_of(member.keeps, context.nodes)})
 
 
 def _merged(context: Context, mixing: Array) -> Context:
-    """The context of the rows [m] that `mixing` [m, n+k] makes of those of `context` [n]: each goes by the names of all
-    that it is made of, and is as old as the oldest of them."""
+    """Return the context of the rows [m] that `mixing` [m, n+k] makes of those of `context` [n].
+
+    Each has the names of all nodes that it is made of, and the age of the oldest.
+    """
     parts = [np.flatnonzero(row[: len(context.nodes)]).tolist() for row in mixing]
     names = ["+".join(context.nodes[place] for place in places) for places in parts]
     return replace(context, nodes=names, ages=[max((context.ages[i] for i in places), default=0) for places in parts])

@@ -1,4 +1,4 @@
-"""Norm clipping (Sun et al., 2019, "Can You Really Backdoor Federated Learning?") to a bound that the updates give."""
+"""Norm clipping (Sun et al., 2019, "Can You Really Backdoor Federated Learning?") to the median norm."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .gram import finite_rows
 class ClipMedian(Rule):
     """Scales each update x_i by min(1, C / ||x_i||), where C is the median of the norms.
 
-    C follows the training, and while more than half of the updates are honest it lies among their norms, so none that
-    goes on is longer than an honest one. It bounds what an attacker adds, and does not tell who it is: put a robust
-    rule behind it. An update that is not finite counts as 0.
+    C follows the training, and while more than half of the updates are honest it lies among their norms, so no result
+    is longer than an honest update. It bounds an attacker's effect, and does not identify attackers: put a robust rule
+    behind it. An update that is not finite counts as 0.
 
     >>> import torch
     >>> from barnraise import aggregation
@@ -33,13 +33,13 @@ class ClipMedian(Rule):
 
 
 def norms(gram: Array) -> Array:
-    """||x_i|| [n], infinite where x_i is not finite."""
+    """Return ||x_i|| [n], infinite where x_i is not finite."""
     squares = np.where(finite_rows(gram), np.diagonal(gram), np.inf)
     lengths: Array = np.sqrt(squares)
     return lengths
 
 
 def shortening(lengths: Array, most: float) -> Array:
-    """Weights [n, n] that scale updates of these lengths to `most` at most; those of infinite length become 0."""
+    """Return weights [n, n] that shorten updates of these lengths to `most`; those of infinite length become 0."""
     factors = np.divide(most, lengths, out=np.ones_like(lengths), where=lengths > most)
     return np.diag(np.where(np.isfinite(lengths), factors, 0.0))

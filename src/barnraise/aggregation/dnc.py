@@ -7,22 +7,22 @@ import numpy as np
 from .base import Array, Rule
 from .gram import finite_rows
 
-_STEPS = 100  # of the power method
+_STEPS = 100  # steps of the power method
 _SETTLED = 1e-12
 
 
 class DivideAndConquer(Rule):
-    """The mean of the n-f updates that stand out least along the direction in which they differ most.
+    """The mean of the n-f updates that deviate least along the direction of largest variance.
 
     The score of x_i is (u . (x_i - mu))^2, with mu the mean and u the top right singular vector of the rows x_i - mu.
 
     Two things differ from the paper's algorithm. It takes some of the coordinates, several times; here inner products
     give the scores of all coordinates at no more cost. It leaves out the c f highest scores of one direction at once,
-    where one far update hides the others; here the highest goes, mu and u are taken anew of those left, and that is
+    where one far update hides the others; here the highest is removed, mu and u are computed again, and that is
     repeated f times (c = 1). The paper's figures are therefore not this rule's.
 
-    As all differences from mu add up to nothing, f far updates of n >= 2f+1 always hold the highest, so they go. What
-    is not finite goes before; of equal scores the first.
+    As all differences from mu add up to 0, f far updates of n >= 2f+1 always hold the highest score, so they are
+    removed. Non-finite updates are removed before; of equal scores the first.
 
     >>> import torch
     >>> DivideAndConquer(f=1)(torch.tensor([[1.0], [2.0], [3.0], [1e8]])).tolist()
@@ -47,7 +47,7 @@ class DivideAndConquer(Rule):
 
 
 def outlier_scores(gram: Array) -> Array:
-    """(u . (x_i - mu))^2 [n], as shares of their sum."""
+    """Return the scores (u . (x_i - mu))^2 [n], as shares of their sum."""
     means = gram.mean(axis=1)
     centred = gram - means[:, None] - means[None, :] + means.mean()
     largest = float(np.diagonal(centred).max())
@@ -55,7 +55,7 @@ def outlier_scores(gram: Array) -> Array:
         return np.zeros(len(gram))
     centred = centred / largest
     vector = centred[int(np.argmax(np.diagonal(centred)))]
-    for _ in range(_STEPS):  # its sums are in one order, where those of the library hang on the number of threads
+    for _ in range(_STEPS):  # sums in one order, where the library's depend on the number of threads
         before, vector = vector, np.einsum("ij,j->i", centred, vector)
         vector = vector / np.sqrt(np.einsum("i,i->", vector, vector))
         if np.abs(vector - before).max() <= _SETTLED:

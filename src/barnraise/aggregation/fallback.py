@@ -1,4 +1,4 @@
-"""A rule, and another one for as few updates as the first does not take."""
+"""A rule, and another one for fewer updates than the first accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from .shares import Member
 
 
 def build(members: Sequence[Member], fallback: str | None) -> Rule:
-    """The rule, or chain, of these members; behind a `fallback` takes fewer updates. OptionError."""
+    """Build the rule, or chain, of these members, with a `fallback` for fewer updates.
+
+    Raises OptionError.
+    """
     rule = chain.build(members)
     if fallback is None:
         return rule
@@ -20,7 +23,10 @@ def build(members: Sequence[Member], fallback: str | None) -> Rule:
 
 
 class WithFallback(Rule):
-    """`rule` where there are enough updates for it, else `fallback`. Neither keeps vectors."""
+    """Applies `rule` where there are enough updates for it, else `fallback`.
+
+    Neither keeps vectors.
+    """
 
     name = "with_fallback"
 
@@ -30,7 +36,7 @@ class WithFallback(Rule):
 
     @property
     def parts(self) -> Sequence[Member]:
-        return self.fallback.parts  # what they need together
+        return self.fallback.parts  # the needs of both
 
     @property
     def weighted(self) -> bool:

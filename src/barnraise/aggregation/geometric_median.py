@@ -7,15 +7,15 @@ import numpy as np
 from .base import Array, Rule
 from .gram import finite_rows, squared_distances
 
-_SMOOTHING = 1e-6  # nu, of the least median distance: closer than that is no closer
-_SETTLED = 1e-12  # weights that change by less
+_SMOOTHING = 1e-6  # nu, as a share of the least median distance: smaller distances count as this
+_SETTLED = 1e-12  # change of the weights below which the iteration ends
 
 
 class GeometricMedian(Rule):
-    """argmin_v sum_i ||x_i - v||, by at most so many `iterations` of the smoothed Weiszfeld algorithm.
+    """Finds argmin_v sum_i ||x_i - v|| by at most `iterations` of the smoothed Weiszfeld algorithm.
 
     v <- sum_i beta_i x_i / sum_i beta_i with beta_i = 1 / max(nu, ||x_i - v||). v begins as the mean of the updates
-    weighted by one over their median distances to the others, so that a far one has no hold on it. An attacker counts
+    weighted by one over their median distances to the others, so that a far one has little effect. An attacker counts
     as a direction alone: with f < n/2 of them v is within 2 (n-f)/(n-2f) times the largest distance of an honest update
     from the honest mean, and kappa = 4 (1 + f/(n-2f))^2. An update that is not finite is left out.
 
@@ -41,15 +41,15 @@ class GeometricMedian(Rule):
 
 
 def weiszfeld(gram: Array, iterations: int) -> Array:
-    """The weights [n], summing to 1, of n finite updates in their geometric median."""
+    """Return the weights [n], summing to 1, of n finite updates in their geometric median."""
     middle = np.median(np.sqrt(squared_distances(gram)), axis=1)
     least = float(middle.min())
-    if not least:  # more than half are the same, and so is the median
+    if not least:  # more than half are equal, and are the median
         same: Array = (middle == 0) / np.count_nonzero(middle == 0)
         return same
     weights = _shares(middle)
     for _ in range(iterations):
-        # not from the distances, which know nothing of honest rows beside one of 1e30
+        # not from distances, which lose honest rows beside one of 1e30
         products = np.einsum("ij,j->i", gram, weights)
         squares = np.diagonal(gram) - 2 * products + np.einsum("i,i->", products, weights)
         before, weights = weights, _shares(np.maximum(np.sqrt(np.maximum(squares, 0.0)), _SMOOTHING * least))

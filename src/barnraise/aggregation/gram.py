@@ -1,11 +1,11 @@
 """Inner products of updates, and the geometry that robust rules read from them.
 
 Products of float32 are taken in float32, which is three times as quick, over a few hundred columns, and these add up in
-float64: good to 1e-6 of two updates' lengths. That is nothing of their distance where they have little in common, but a
-common part 1000 times the differences drowns it. So each block of columns is looked at: where distances cancel in its
-products, they are taken again of the differences from one of the updates, and where that is not enough, in float64,
-which needs no centre. The usual cure, centring on the mean, lets one row of 1e8 ruin all distances; a centre here is
-one that was seen to serve, and what an attacker sends costs time at most.
+float64: accurate to 1e-6 of two updates' lengths. That is negligible for distances of unlike updates, but a common part
+1000 times the differences drowns it. So each block of columns is checked: where distances cancel in its products, they
+are taken again of the differences from one of the updates, and where that is not enough, in float64, which needs no
+centre. The usual remedy, centring on the mean, lets one row of 1e8 ruin all distances; a centre here is one that passed
+the check, and an attacker's input costs time at most.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Read: TypeAlias = Callable[[int, int, Array], None]
 
 _CHUNK = 1 << 18  # columns of a partial sum
 _BLOCK = 1 << 20  # elements of updates that are read at a time
-_DEPTH = 1 << 9  # columns a product
-_TOGETHER = 1 << 12  # in products at a time, so that threads share these, and none of the sums
-_ROWS = 8  # of which the library is quick to multiply; others go by themselves
-_CANCELLED = 1 / 16  # of two squares: what is left of them as a distance is not good any more
-_TINY = 1e-27  # a square in which products may have been too small for float32
+_DEPTH = 1 << 9  # columns of a product
+_TOGETHER = 1 << 12  # columns of products at a time, so that threads share products, and never a sum
+_ROWS = 8  # rows that the library multiplies quickly; others are multiplied alone
+_CANCELLED = 1 / 16  # remainder of two squares below which a distance is inaccurate
+_TINY = 1e-27  # a square below which products may underflow in float32
 
 
 def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew | None = None) -> Array:
-    """X X^T [n, n] in float64, symmetric, of n vectors [size]; NaN or infinite where a row is not finite.
+    """Return X X^T [n, n] in float64, symmetric, of n vectors [size]; NaN or infinite where a row is not finite.
 
     The sum of the sums over fixed chunks, in index order.
     """
@@ -48,7 +48,7 @@ def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew 
             part = block[:, : size - start]
             for row, values in enumerate(part):
                 read(row, start, values)
-            products, way = _products(part, way)  # the block before needed no less
+            products, way = _products(part, way)  # the block before needed at least this
             total += products
         return total
 
@@ -57,20 +57,20 @@ def gram_matrix(read: Read, n: int, size: int, dtype: np.dtype[Any], crew: Crew 
 
 
 def _plain(block: Array) -> Array | None:
-    """X X^T of some columns [n, c] in float32; None where that does not serve."""
+    """Return X X^T of some columns [n, c] in float32; None where that is too inaccurate."""
     if block.dtype != np.float32 or block.shape[1] % _DEPTH:
-        return None  # the few columns behind the last whole block are too few for errors to even out
+        return None  # the few columns behind the last whole block do not average errors out
     gram = _summed(block)
     return gram if _serve(gram, gram, block) else None
 
 
 def _centred(block: Array) -> Array | None:
-    """Likewise, of the differences from the row whose length is the median."""
+    """Return the same of the differences from the row of median length."""
     if block.dtype != np.float32 or block.shape[1] % _DEPTH:
         return None
     centre = int(np.argsort(np.einsum("ij,ij->i", block, block), kind="stable")[len(block) // 2])
     moved = block - block[centre]
-    moved[centre] = block[centre]  # in the place of zeros
+    moved[centre] = block[centre]  # instead of zeros
     back = np.eye(len(block))
     back[:, centre] = 1.0
     products = _summed(moved)
@@ -87,7 +87,7 @@ _WAYS: Sequence[Callable[[Array], Array | None]] = (_plain, _centred, _exact)
 
 
 def _products(block: Array, way: int) -> tuple[Array, int]:
-    """X X^T of some columns by the first of the ways, from `way` on, that serves, and which that was."""
+    """Return X X^T of some columns by the first accurate method, from number `way` on, and the method's number."""
     while (products := _WAYS[way](block)) is None:
         way += 1
     return products, way
@@ -108,16 +108,19 @@ def _summed(block: Array) -> Array:
 
 
 class _Alone:
-    """How many are within `one_thread` now, and the number of torch's threads without them."""
+    """The number of callers within `one_thread`, and torch's number of threads without them."""
 
     lock, inside, usual = Lock(), 0, 1
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch has but the caller's thread meanwhile: how its matrix library sums hangs on how many there are, and on the
-    processor. A crew's threads share the work instead. The number is the whole process's, so who leaves last restores
-    it: what others compute with torch meanwhile has one thread, too."""
+    """Restrict torch to the caller's thread in the body.
+
+    The summation order of its matrix library depends on the number of threads, and on the processor. A crew's threads
+    share the work instead. The number is the whole process's, so the last caller restores it, and other torch
+    computations have one thread meanwhile.
+    """
     with _Alone.lock:
         if not _Alone.inside:
             _Alone.usual = torch.get_num_threads()
@@ -133,7 +136,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _serve(gram: Array, products: Array, rows: Array) -> bool:
-    """Whether distances and squares can be read from a Gram matrix made of the float32 `products` of `rows`."""
+    """Return whether distances and squares are accurate in a Gram matrix of the float32 `products` of `rows`."""
     squares = np.diagonal(products)
     far = squared_distances(gram) >= _CANCELLED * (squares[:, None] + squares)
     np.fill_diagonal(far, np.isfinite(squares))
@@ -141,7 +144,7 @@ def _serve(gram: Array, products: Array, rows: Array) -> bool:
 
 
 def columns(row: Tensor, start: int, width: int) -> Array:
-    """`width` columns of a row from `start` on, as float64 if they are, else as float32; not to be written to."""
+    """Return `width` columns of a row from `start` on, as float64 if they are, else as float32; read-only."""
     found = row[start : start + width]
     if found.dtype not in (torch.float32, torch.float64):
         found = found.float()
@@ -150,13 +153,13 @@ def columns(row: Tensor, start: int, width: int) -> Array:
 
 
 def finite_rows(gram: Array) -> Array:
-    """Which updates [n] are finite (and small enough to square)."""
+    """Return which updates [n] are finite (and small enough to square)."""
     finite: Array = np.isfinite(np.diagonal(gram))
     return finite
 
 
 def squared_distances(gram: Array) -> Array:
-    """||x_i - x_j||^2 [n, n]; infinite to and from every update that is not finite, itself included."""
+    """Return ||x_i - x_j||^2 [n, n]; infinite to and from every update that is not finite, itself included."""
     finite = finite_rows(gram)
     both = np.outer(finite, finite)
     gram = np.where(both, gram, 0.0)
@@ -168,10 +171,10 @@ def squared_distances(gram: Array) -> Array:
 
 
 def mixed_gram(mixing: Array, gram: Array) -> Array:
-    """The Gram matrix W G W^T of mixed rows W X, with `mixing` W [m, n]; NaN where a row that is not finite enters."""
+    """Return the Gram matrix W G W^T of mixed rows W X, with `mixing` W [m, n]; NaN where a non-finite row enters."""
     finite = finite_rows(gram)
     gram = np.where(np.outer(finite, finite), gram, 0.0)
-    # einsum, not matmul: it sums in one order whatever the number of threads
+    # einsum, not matmul: it sums in one order for any number of threads
     product = _symmetric(np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", mixing, gram), mixing))
     spoiled = mixing[:, ~finite].any(axis=1)
     product[spoiled, :] = np.nan
@@ -180,6 +183,6 @@ def mixed_gram(mixing: Array, gram: Array) -> Array:
 
 
 def _symmetric(square: Array) -> Array:
-    """Its upper triangle twice: rounding may differ below, and pairs of equal distance must tie."""
+    """Mirror the upper triangle: rounding may differ below, and pairs of equal distance must tie."""
     upper: Array = np.triu(square)
     return upper + np.triu(square, 1).T

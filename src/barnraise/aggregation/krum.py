@@ -9,12 +9,12 @@ from .gram import squared_distances
 
 
 def krum_scores(distances: Array, f: int) -> Array:
-    """For each of n updates the sum of its n-f-2 smallest squared distances to others, of at least one.
+    """Return for each of n updates the sum of its n-f-2 smallest squared distances to others, at least one.
 
     `distances` [n, n] as by `squared_distances`. The score of an update that is not finite is infinite.
     """
     n = len(distances)
-    nearest = np.sort(distances, axis=1)[:, 1 : max(n - f - 2, 1) + 1]  # the first is its own
+    nearest = np.sort(distances, axis=1)[:, 1 : max(n - f - 2, 1) + 1]  # the first is the distance to itself
     scores: Array = nearest.sum(axis=1)
     return scores
 
@@ -40,7 +40,10 @@ class Krum(Rule):
 
 
 class MultiKrum(Rule):
-    """The mean of the n-f updates with the lowest scores; of equal ones the first. Needs n >= 2f+3."""
+    """The mean of the n-f updates with the lowest scores; of equal ones the first.
+
+    Needs n >= 2f+3.
+    """
 
     name = "multi_krum"
     uses_gram = True

@@ -1,4 +1,4 @@
-"""How many values a side trimmed mean drops, and how many updates that needs; imports no torch."""
+"""Numbers of values that a trimmed mean drops a side, and of updates that it needs; imports no torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from barnraise.core.errors import OptionError
 
 DEFAULT_TRIM_RATIO = 0.25  # the interquartile mean
-_SLACK = 1e-9  # 0.29 * 100 is 28.999999999999996
-_MANY = 1e15  # for what is nearly no share
+_SLACK = 1e-9  # tolerance: 0.29 * 100 is 28.999999999999996
+_MANY = 1e15  # for a share of nearly 0
 
 
 def trimmed_per_side(options: Mapping[str, Any], num_updates: int) -> int:
-    """How many of `num_updates` values are dropped a side: f, or floor(trim_ratio * n).
+    """Return how many of `num_updates` values are dropped a side: f, or floor(trim_ratio * n).
 
     >>> trimmed_per_side({"f": None, "trim_ratio": 0.3}, 10)
     3
@@ -25,7 +25,7 @@ def trimmed_per_side(options: Mapping[str, Any], num_updates: int) -> int:
 
 
 def share_of(share: float, num_updates: int) -> int:
-    """How many of them a share comes to, rounded down.
+    """Return how many of `num_updates` a share amounts to, rounded down.
 
     >>> share_of(0.29, 100), share_of(0.3, 3)
     (29, 0)
@@ -34,7 +34,7 @@ def share_of(share: float, num_updates: int) -> int:
 
 
 def fewest_for_one(share: float) -> int:
-    """Of how many a share is at least one.
+    """Return the fewest updates of which a share is at least one.
 
     >>> fewest_for_one(0.2), fewest_for_one(0.3)
     (5, 4)
@@ -43,7 +43,7 @@ def fewest_for_one(share: float) -> int:
 
 
 def trim_minimum(options: Mapping[str, Any]) -> int:
-    """The fewest updates of which at least one a side is dropped and at least one is left.
+    """Return the fewest updates of which at least one a side is dropped and at least one is left.
 
     >>> trim_minimum({"f": None, "trim_ratio": 0.3}), trim_minimum({"f": 2, "trim_ratio": None})
     (4, 5)
@@ -58,7 +58,7 @@ def trim_minimum(options: Mapping[str, Any]) -> int:
 
 
 def trim_limit(options: Mapping[str, Any]) -> str:
-    """The minimum as a formula."""
+    """Return the minimum as a formula."""
     return "n >= 1/trim_ratio" if options["f"] is None else "n >= 2f+1"
 
 

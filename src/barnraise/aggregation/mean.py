@@ -1,4 +1,4 @@
-"""The weighted mean."""
+"""The weighted mean of the updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from .base import Array, Rule, mean_rows
 
 
 class Mean(Rule):
-    """sum_i w_i x_i / sum_i w_i; equal weights when none are given. Withstands no attacker."""
+    """Computes sum_i w_i x_i / sum_i w_i; equal weights when none are given.
+
+    Withstands no attacker.
+    """
 
     name = "mean"
 

@@ -1,4 +1,4 @@
-"""The coordinate-wise median."""
+"""The coordinate-wise median of updates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Median(Rule):
 
 
 def midpoint(a: Array, b: Array, out: Array) -> None:
-    """(a + b) / 2 into `out`, without overflow."""
+    """Write (a + b) / 2 into `out`, without overflow."""
     if a is b:
         out[:] = a
     else:

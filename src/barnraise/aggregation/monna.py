@@ -12,13 +12,13 @@ from .gram import finite_rows, squared_distances
 
 
 class NearestNeighbourAveraging(Rule):
-    """The mean of the n-f updates nearest to a pivot p; of equally near ones the first. Needs n >= 2f+1.
+    """The mean of the n-f updates nearest to a pivot p; of equally near ones the first.
 
-    In the paper each node averages around its own momentum, which is honest. A server has none: p is the previous
-    aggregate, 0 at first, which no attacker chose. None that is taken is farther from p than the farthest honest
-    update, at R, so the mean is within 2fR/(n-f) of one of honest updates alone, which is as good as p is near them:
-    put `worker_momentum` in front, as the paper does. Only n distances are looked at, so f attackers that send about p
-    are always taken. An update that is not finite never is.
+    Needs n >= 2f+1. In the paper each node averages around its own momentum, which is honest. A server has none: p is
+    the previous aggregate, 0 at first, which no attacker chose. No chosen update is farther from p than the farthest
+    honest one, at R, so the mean is within 2fR/(n-f) of a mean of honest updates alone, whose quality depends on p: put
+    `worker_momentum` in front, as the paper does. Only n distances are used, so f attackers that send about p are
+    always chosen. An update that is not finite never is.
 
     >>> import torch
     >>> from barnraise import aggregation

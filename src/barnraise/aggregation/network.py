@@ -1,9 +1,9 @@
 """Sorting networks over rows: each comparator is one minimum and one maximum of whole rows.
 
-A fixed sequence of comparators needs no branches and no index arrays, so on blocks that fit the cache it beats
-sorting each column. Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M) is
-pruned backwards to what the caller asks for: comparators that only reorder values of one group are dropped, and of one
-whose minimum or maximum nobody needs, half is.
+A fixed sequence of comparators needs no branches and no index arrays, so on blocks that fit the cache it beats sorting
+each column. Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M) is pruned
+backwards to the rows that the caller needs: comparators that only reorder values of one group are dropped, and of one
+whose minimum or maximum is unused, half is.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Comparator(NamedTuple):
 
 @lru_cache(maxsize=256)
 def sorting(n: int) -> tuple[Comparator, ...]:
-    """The network that sorts n rows."""
+    """Return the network that sorts n rows."""
     return tuple(Comparator(low, high, True, True) for low, high in _batcher(n))
 
 
 @lru_cache(maxsize=256)
 def trimming(n: int, trimmed: int) -> tuple[Comparator, ...]:
-    """The network after which rows trimmed .. n-trimmed-1 hold the middle values, in no order; the rest is lost."""
+    """Return the network after which rows trimmed .. n-trimmed-1 hold the middle values, unordered."""
     needed = [trimmed <= row < n - trimmed for row in range(n)]
     group = [0 if row < trimmed else 1 if needed[row] else 2 for row in range(n)]
     kept: list[Comparator] = []
     for low, high in reversed(_batcher(n)):
         if group[low] == group[high]:
-            continue  # whatever follows treats both rows alike
+            continue  # all later comparators treat both rows alike
         kept.append(Comparator(low, high, needed[low], needed[high]))
         needed[low] = needed[high] = True
         group[low] = group[high] = 3 + len(kept)  # the comparator itself treats its inputs alike
@@ -49,7 +49,7 @@ def trimming(n: int, trimmed: int) -> tuple[Comparator, ...]:
 
 
 def apply(network: Sequence[Comparator], block: Array) -> list[Array]:
-    """The rows of `block` [n, c], as the network leaves them; the block's contents are used up."""
+    """Apply the network to the rows of `block` [n, c] and return them; the block's contents are overwritten."""
     rows = list(block)
     spare = np.empty_like(rows[0])
     for low, high, keep_minimum, keep_maximum in network:

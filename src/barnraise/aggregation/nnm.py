@@ -13,7 +13,7 @@ class NearestNeighbourMixing(Rule):
 
     In front of a rule of robustness kappa it gives 8f/(n-f) (kappa + 1), which is order-optimal, and it makes sparse
     updates dense enough for coordinate-wise rules. The rule must be robust: an attacker's mixture holds its own update,
-    so the mean behind nnm is as helpless as alone. An update that is not finite is replaced by a mean of finite ones.
+    so the mean behind nnm is as vulnerable as alone. An update that is not finite is replaced by a mean of finite ones.
     """
 
     name = "nnm"

@@ -1,9 +1,9 @@
-"""How likely a buffer holds more liars than its rule is for, and the least buffer for which that is unlikely enough.
+"""The probability that a buffer holds more liars than its rule withstands, and the least buffer that limits it.
 
-A version is made of the contributions of n distinct nodes of N that live, of whom `liars` lie. Where chance says whose
+A version is made of the contributions of n distinct nodes of N live ones, of whom `liars` lie. If chance decides whose
 come first, the number of liars among them is hypergeometric: P[X = x] = C(B, x) C(N-B, n-x) / C(N, n). It is summed in
-whole numbers, so it is exact. Liars who hand in sooner than others are more of a buffer than that: K nodes are all that
-live where that is feared. Imports no torch.
+whole numbers, so it is exact. Liars that submit sooner than others are a larger part of a buffer: if that is a risk, K
+should be all live nodes. Imports no torch.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-_SLACK = 1e-9  # 0.29 * 100 is 28.999999999999996
+_SLACK = 1e-9  # tolerance: 0.29 * 100 is 28.999999999999996
 
 
 def believed(share: float, living: int) -> int:
-    """How many of the living lie, if that share does: rounded up.
+    """Return how many of the `living` nodes lie, if the share `share` does, rounded up.
 
     >>> believed(0.2, 9), believed(0.2, 10), believed(0.0, 10)
     (2, 2, 0)
@@ -25,7 +25,7 @@ def believed(share: float, living: int) -> int:
 
 
 def exceeding(living: int, liars: int, nodes: int, f: int) -> float:
-    """P[more than f of so many `nodes` lie], of those drawn without return from the living.
+    """Return P[more than f of `nodes` nodes lie], for nodes drawn without replacement from the living.
 
     >>> round(exceeding(100, 20, 32, 6), 2), exceeding(9, 2, 9, 2)
     (0.47, 0.0)
@@ -37,14 +37,14 @@ def exceeding(living: int, liars: int, nodes: int, f: int) -> float:
     if first > most:
         return 0.0
     ways = total = math.comb(liars, first) * math.comb(honest, nodes - first)
-    for x in range(first, most):  # each from the one before, as binomials are costly
+    for x in range(first, most):  # each from the one before, since binomials are costly
         ways = ways * (liars - x) * (nodes - x) // ((x + 1) * (honest - nodes + x + 1))
         total += ways
     return total / math.comb(living, nodes)
 
 
 def least_f(living: int, liars: int, nodes: int, target: float) -> int:
-    """The least f that a buffer of so many nodes exceeds with a probability of `target` at most.
+    """Return the least f that a buffer of `nodes` nodes exceeds with a probability of `target` at most.
 
     >>> least_f(100, 20, 64, 1e-6), least_f(100, 10, 32, 1e-6)
     (20, 10)
@@ -53,7 +53,7 @@ def least_f(living: int, liars: int, nodes: int, target: float) -> int:
 
 
 class BufferOdds(NamedTuple):
-    """`nodes` contributions, a rule for `f` liars among them, and how likely they are more."""
+    """A buffer of `nodes` contributions with a rule for `f` liars, and the probability of more liars."""
 
     nodes: int
     f: int
@@ -61,11 +61,10 @@ class BufferOdds(NamedTuple):
 
 
 def least_buffer(living: int, liars: int, withstood: Callable[[int], int | None], target: float) -> BufferOdds | None:
-    """The least buffer that holds more liars than its rule withstands with a probability of `target` at most; where
-    there is none, the one with the least probability, of equal ones the smallest. None where the rule is for no number
-    of liars with any.
+    """Return the least buffer that exceeds its rule's f with a probability of `target` at most.
 
-    `withstood(n)` is the rule's f for n nodes.
+    If there is none, the one with the least probability, of equal ones the smallest. None where the rule withstands no
+    number of liars. `withstood(n)` is the rule's f for n nodes.
 
     >>> least_buffer(100, 20, lambda n: int(0.3 * n), 1e-6)
     BufferOdds(nodes=67, f=20, odds=0.0)

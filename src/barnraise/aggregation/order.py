@@ -1,4 +1,4 @@
-"""In which order rules make a chain, by what they declare (`catalog.Traits`): what is refused, with what to write."""
+"""The order of rules in a chain, by their traits (`catalog.Traits`): what is refused, with a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .shares import NODE
 
 
 def in_order(entries: Sequence[Entry]) -> None:
-    """OptionError, with the chain that makes sense, for one that does not."""
+    """Raise OptionError, with the valid chain, for a wrong order."""
     *first, last = entries
     names = [entry.name for entry in entries]
     for place, entry in enumerate(first):
@@ -51,7 +51,7 @@ def in_order(entries: Sequence[Entry]) -> None:
 
 
 def _sorted(entries: Sequence[Entry]) -> str:
-    """Chains of these, one for each rule that can end it."""
+    """Return chains of these rules, one for each rule that can end it."""
     ranked = sorted(entries, key=lambda entry: (_joins(entry), not _by_node(entry)))
     first = dict.fromkeys(entry.name for entry in ranked if entry.declares.prepares)
     ends = dict.fromkeys(entry.name for entry in entries if not entry.declares.prepares)
@@ -63,10 +63,10 @@ def _without(names: Sequence[str], entry: Entry) -> list[str]:
 
 
 def _joins(entry: Entry) -> bool:
-    """Whether what it makes is of several nodes."""
+    """Return whether its result combines several nodes."""
     return bool(entry.declares.mixes or entry.declares.merges)
 
 
 def _by_node(entry: Entry) -> bool:
-    """Whether it keeps something of each node."""
+    """Return whether it keeps something of each node."""
     return any(NODE in kept for kept in entry.declares.keeps)

@@ -1,8 +1,8 @@
-"""How many updates a rule or chain needs, and attackers as a share of them: the whole number that this comes to.
+"""The number of updates that a rule or chain needs, and shares of attackers as whole numbers.
 
 A share s of n updates is the largest whole number that is at most s n and that the rule withstands with n. It counts
-only where it is one at least: below that a single attacker would be more than was asked for. Behind a rule that merges
-updates fewer rows are left, of which no more are an attacker's than there are attackers. Imports no torch.
+only if it is at least one: below that a single attacker would exceed the share. Behind a rule that merges updates fewer
+rows are left, of which at most as many hold an attacker's update as there are attackers. Imports no torch.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Member: TypeAlias = tuple[Entry, Mapping[str, Any]]
 """A rule with its checked options, alone or in a chain."""
 
 NODE = "{node}"
-"""In the name of a vector that a rule keeps for each node."""
+"""Placeholder in the name of a vector that a rule keeps for each node."""
 
 _LEAST = 3
-"""Updates of which a share below a half is one."""
+"""Fewest updates of which a share below a half is one."""
 
 
 def shares_of(member: Member) -> dict[str, float]:
-    """The options that were given as a share."""
+    """Return the options that were given as a share."""
     entry, options = member
     names = [option.name for option in entry.options if option.share]
     return {name: options[name] for name in names if type(options.get(name)) is float}
 
 
 def given(members: Sequence[Member], num_updates: int) -> list[int]:
-    """How many rows each member of a chain is given, of so many updates."""
+    """Return how many rows each member of a chain gets from `num_updates` updates."""
     found = []
     for entry, options in members:
         found.append(num_updates)
@@ -43,8 +43,10 @@ def given(members: Sequence[Member], num_updates: int) -> list[int]:
 
 
 def needs(members: Sequence[Member]) -> list[tuple[int, str]]:
-    """For each member of a chain the fewest updates with which its guarantee holds, and that as a formula: with a
-    share, against one attacker at least."""
+    """Return for each member of a chain the fewest updates with which its guarantee holds, and that as a formula.
+
+    With a share, against one attacker at least.
+    """
     found = []
     for place, member in enumerate(members):
         front = [each for each in members[:place] if each[0].declares.merges]
@@ -54,12 +56,12 @@ def needs(members: Sequence[Member]) -> list[tuple[int, str]]:
 
 
 def fewest(members: Sequence[Member]) -> int:
-    """The fewest updates that a rule or chain takes."""
+    """Return the fewest updates that a rule or chain takes."""
     return max(needed for needed, _ in needs(members))
 
 
 def counted(members: Sequence[Member], num_updates: int) -> list[Member]:
-    """The members of a chain with whole numbers for their shares of so many updates, of which there are enough.
+    """Return the members of a chain with whole numbers for their shares of `num_updates`, which suffice.
 
     The same number for all: a chain withstands no more than any of its members.
     """
@@ -74,7 +76,7 @@ def counted(members: Sequence[Member], num_updates: int) -> list[Member]:
 
 
 def _for_one(member: Member) -> int:
-    """What the rule declares, with a share that comes to one."""
+    """Return the rule's minimum for a share that amounts to one."""
     entry, options = member
     found: int = entry.declares.minimum({**options, **dict.fromkeys(shares_of(member), 1)})
     return found
@@ -89,7 +91,7 @@ def _limit(member: Member, one: int, front: Sequence[Member]) -> str:
 
 
 def _unmerged(front: Sequence[Member], num_rows: int) -> int:
-    """The fewest updates of which the members in front leave so many."""
+    """Return the fewest updates of which the members in front leave `num_rows`."""
     for entry, options in reversed(front):
         merges, enough = partial(entry.declares.merges, options), num_rows
         while merges(enough) < num_rows:

@@ -12,8 +12,8 @@ from .network import apply, missing_as_infinite, trimming
 class TrimmedMean(Rule):
     """The mean of each coordinate without its t largest and t smallest values.
 
-    t = f, or floor(trim_ratio * n), a quarter by default; it must be at least one and less than half of n.
-    With f attackers kappa = 6f/(n-2f) (1 + f/(n-2f)). The values left are summed, never the extremes subtracted.
+    t = f, or floor(trim_ratio * n), a quarter by default; it must be at least one and less than half of n. With f
+    attackers kappa = 6f/(n-2f) (1 + f/(n-2f)). The remaining values are summed, never the extremes subtracted.
     """
 
     name = "trimmed_mean"

@@ -9,16 +9,16 @@ import numpy as np
 from .base import Array, Rule
 from .context import Context, names_of
 
-_MOST = 1e30  # in magnitude, of an element that is kept: liars' elements must not add up to what is no number
+_MOST = 1e30  # largest magnitude of a kept element, so that sums of attackers' elements stay finite
 
 
 class WorkerMomentum(Rule):
-    """m_i <- (1 - beta) x_i + beta m_i of each node i goes on in place of its update x_i; the first x_i as it is.
+    """Replaces the update x_i of node i by its momentum m_i <- (1 - beta) x_i + beta m_i, which starts as x_i.
 
     An attack that hides in the noise of single updates and is small adds up from version to version; the noise of a
     momentum is smaller by sqrt((1-beta) / (1+beta)), which leaves less to hide in. In the paper workers keep it; kept
-    here, no attacker can choose another for itself than what it sent makes, workers may come and go, and stale updates
-    count as well. An element that is not finite leaves what is kept as it is.
+    here, no attacker can choose a momentum that its updates do not have, workers may come and go, and stale updates
+    count as well. An element that is not finite leaves the momentum as it is.
 
     >>> import torch
     >>> from barnraise import aggregation

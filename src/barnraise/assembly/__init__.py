@@ -1,2 +1,4 @@
-"""Builds what a plan describes and sees it through: a controller, workers, a simulation. The commands call it, and so
-may anyone. Submodules are imported when first used, so that a bad run file is refused before torch is loaded."""
+"""Construction and execution of a plan: a controller, workers, a simulation, for commands and Python programs.
+
+Submodules are imported when first used, so that a bad run file is refused before torch is loaded.
+"""

@@ -1,4 +1,4 @@
-"""Where a run's controller listens, and what `resume` and `invite` are told of it: address.json."""
+"""The address of a run's controller, recorded in address.json for `resume` and `invite`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from barnraise.transport.handover import HandoverListener
 
 FILE = "address.json"
-"""There once the run has ever listened."""
+"""Exists once the run has ever listened."""
 
 
 Mode = Literal["train", "serve", "lab"]
-"""How a run was started."""
+"""The command that started the run."""
 
 
 class Whereabouts(msgspec.Struct, frozen=True):
-    """`uri` is where the controller listens or did last, two addresses with a space between; `mode` how the run was
-    started."""
+    """The recorded address of a run.
+
+    `uri` is the controller's present or last address, two addresses with a space between; `mode` how the run was
+    started.
+    """
 
     uri: str
     mode: Mode
@@ -36,8 +39,10 @@ class Whereabouts(msgspec.Struct, frozen=True):
 async def listen(
     server: Server, run: RunDirectory, plan: Plan, mode: Mode, handover: HandoverListener | None = None
 ) -> str:
-    """Bind `server`, on the ports that the run had before, or at a `handover` there that is open already, and remember
-    them: the URI. Raises AddressError."""
+    """Bind `server` on the run's earlier ports, or an open `handover` there, and record and return the URI.
+
+    Raises AddressError.
+    """
     before = recorded_uri(run)
     try:
         uri = await server.bind(address(plan.run_file.controller, before), handover)
@@ -53,7 +58,7 @@ async def listen(
 
 
 def address(controller: ControllerSection, before: str) -> str:
-    """What to listen on: the run file's ports, and for those that are 0 what was taken `before`, if it was.
+    """Return the address to bind: the run file's ports, and for those that are 0 the ports taken `before`.
 
     >>> address(ControllerSection(http_port=0), "zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002")
     'zmq://127.0.0.1:40001 xmlrpc://127.0.0.1:40002'
@@ -72,13 +77,13 @@ def address(controller: ControllerSection, before: str) -> str:
 
 
 def recorded_uri(run: RunDirectory) -> str:
-    """Where the run's controller listens, or did last; empty when it never has."""
+    """Return the controller's present or last address; empty when it never had one."""
     found = _recorded(run)
     return found.uri if found else ""
 
 
 def recorded_mode(run: RunDirectory) -> Mode:
-    """`train`, `serve` or `lab`: how the run was started."""
+    """Return `train`, `serve` or `lab`: how the run was started."""
     found = _recorded(run)
     if found is None:
         raise RunDirectoryError(f"{run.path} was never started: start it again with `barnraise train RUN.yaml`")

@@ -1,8 +1,8 @@
-"""What the commands do, as Python calls: `barnraise.train`, `simulate`, `serve` and `join`.
+"""The commands as Python calls: `barnraise.train`, `simulate`, `serve` and `join`.
 
-A run file is given as its path, as a mapping of its sections, or loaded before. `say` hears line by line what a command
-would say beside its result; without it a call is silent. Every error raised on purpose is a BarnraiseError
-(`barnraise.core.errors`), whose message says what to do.
+A run file is given as its path, as a mapping of its sections, or loaded before. `say` gets the lines that a command
+would print beside its result; without it a call is silent. Every error raised on purpose is a BarnraiseError
+(`barnraise.core.errors`), whose message has a remedy.
 
 In the main thread the first SIGINT or SIGTERM asks for a good end, as it does of a command, and a second one ends the
 process at once; afterwards signals are handled as before. In another thread the calls leave signals alone.
@@ -34,19 +34,19 @@ Result = TypeVar("Result")
 
 
 def _nobody(text: str) -> None:
-    """Hears nothing."""
+    """Ignore a line."""
 
 
 def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -> Summary:
     """Train with a controller and local workers on this machine, to an exported model.
 
     For one machine, and for trials of many: `network` emulates such links between them, a preset (cellular, satellite
-    ...) or 10mbit/50ms, instead of the run file's. Workers are processes that load nothing of the script that calls,
-    so it needs no `if __name__ == "__main__"`.
+    ...) or 10mbit/50ms, instead of the run file's. Workers are processes that load nothing of the calling script, so it
+    needs no `if __name__ == "__main__"`.
 
-    Returns what came of the run: `run_dir`, `model_dir`, `final_loss`, and every figure in `account`. When a signal
-    interrupted it (`interrupted`), it can go on: `barnraise resume RUN_DIR`. Raises RunFileError for what cannot work,
-    before anything is made, RunFailedError when no worker is left, StorageError when the disk fails.
+    Returns a summary of the run: `run_dir`, `model_dir`, `final_loss`, and every figure in `account`. When a signal
+    interrupted it (`interrupted`), it can be resumed: `barnraise resume RUN_DIR`. Raises RunFileError for an invalid
+    run file, before anything is made, RunFailedError when no worker is left, StorageError when the disk fails.
     """
     from barnraise.plan.purpose import TRAIN
 
@@ -65,11 +65,11 @@ def serve(
     invited: Callable[[str], None] = _nobody,
     say: Say = _nobody,
 ) -> Summary:
-    """Run the controller alone, for workers that come by invite, to an exported model.
+    """Run the controller alone, for workers with an invite, to an exported model.
 
     For workers on other machines: it listens on controller.host and controller.port of the run file. `invited` gets the
-    invite, good for `uses` machines and `hours`, once it listens; the line is a secret, and stands in
-    RUN_DIR/keys/invite too. Returns and raises what `train` does; AddressError when it cannot listen there.
+    invite, good for `uses` machines and `hours`, once it listens; the line is a secret, and is in RUN_DIR/keys/invite
+    too. Returns and raises as `train` does; AddressError when it cannot listen there.
     """
     from barnraise.plan.purpose import SERVE
 
@@ -92,14 +92,14 @@ def join(
     say: Say = _nobody,
     **given: Unpack[Given],
 ) -> Outcome:
-    """Work for the run that an invite is for, until it is over.
+    """Work for an invite's run until it is over.
 
     Needs nothing but the invite. `name` is this machine's in the run, its host name unless given; `home` where keys and
-    fetched data are kept; for trials, `network` emulates a link. What to work with may be `given` as for `barnraise
-    join`: `device`, `threads` and the others of `worker.options.Given`.
+    fetched data are kept; for trials, `network` emulates a link. The means may be `given` as for `barnraise join`:
+    `device`, `threads` and the others of `worker.options.Given`.
 
-    Returns why nothing is left to do (`reason`). Raises InviteError for an invite that lets nobody in, AddressError
-    when nobody can be reached, RunFailedError when the worker had to stop before the run is over.
+    Returns the `reason` of the end. Raises InviteError for a refused invite, AddressError when no controller can be
+    reached, RunFailedError when the worker had to stop before the run is over.
     """
     from barnraise.assembly.joining import join as work
 
@@ -118,16 +118,16 @@ def simulate(
     network: str | None = None,
     say: Say = _nobody,
 ) -> Report:
-    """Play a run under virtual time, with any number of nodes: the engine of a real run over modelled machines.
+    """Run a simulation under virtual time, with any number of nodes: the engine of a real run on modelled machines.
 
-    To see how a fleet would do before there is one. `nodes` are the run file's workers unless given, else machines of
-    random speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and
-    `network` instead of the run file's. With `churn` nodes leave without notice and come back: as preemptible
-    GPUs do (True), as the fit of that name says, or as that trace file does. Work is only costed, so
-    thousands of nodes take seconds; `real` trains tensors, and the losses are real. One seed, one `ledger_hash`.
+    It predicts how a fleet would perform. `nodes` are the run file's workers unless given, else machines of random
+    speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and `network`
+    instead of the run file's. With `churn` nodes leave without notice and return: as preemptible GPUs do (True), as the
+    fit of that name, or as that trace file. Work is only costed, so thousands of nodes take seconds; `real` trains
+    tensors, and the losses are real. One seed, one `ledger_hash`.
 
     Raises RunFileError, OptionError, ModelError when this machine cannot hold the real tensors, and RunFailedError when
-    training comes to nothing.
+    training fails.
 
     >>> run_file = {
     ...     "model": {"architecture": "gpt2", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 2}},
@@ -170,7 +170,7 @@ def _warn(plan: Plan, say: Say) -> None:
 
 
 def _complete(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end, in an event loop of its own."""
+    """Run a coroutine to its end, in an event loop of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

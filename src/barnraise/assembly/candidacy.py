@@ -1,7 +1,7 @@
-"""A standby while it decides whether it is to be the controller: it listens to the controller and to its workers.
+"""A standby as candidate: it listens to the controller and to its workers, and may become the controller.
 
-`controller.standby.succession` decides. Until it has, the ledger's epoch stays, the only answer that a worker gets is
-the question who it is, and the follower goes on dialling the controller.
+`controller.standby.succession` decides. Until then, the ledger's epoch stays, workers are only asked to identify
+themselves, and the follower continues to dial the controller.
 """
 
 from __future__ import annotations
@@ -29,32 +29,37 @@ from barnraise.wire.frames import decode_from_worker, encode
 from barnraise.wire.messages import Hello, Identify
 
 TELL = 10.0
-"""Seconds between two words about who has come."""
+"""Seconds between two messages about the workers that have come."""
 
 ASK = 1.0
-"""Seconds between two questions to a worker that does not say who it is."""
+"""Seconds between two questions to a worker that has not identified itself."""
 
 
 class Candidacy:
-    """The shell of one `Succession`. `handover` is open while this standby is a candidate, and stays so once it is
-    confirmed."""
+    """The shell of one `Succession`.
+
+    `handover` is open while this standby is a candidate, and stays so once it is confirmed.
+    """
 
     def __init__(self, run: RunDirectory, follower: Follower, ports: Ports, voice: Voice) -> None:
         self._run, self._follower, self._ports, self._voice = run, follower, ports, voice
         self.succession, self.handover = Succession(follower.lease), HandoverListener()
-        self._keys: dict[str, str] = {}  # those of the workers that may greet -> names
+        self._keys: dict[str, str] = {}  # keys of the workers that may greet -> names
         self._asked: dict[str, float] = {}
         self._hearing: asyncio.Task[None] | None = None
         self._said_at = 0.0
         self._said_later = False
 
     def told(self) -> None:
-        """The host says that this standby is to take over."""
+        """Take over, as the host has decided."""
         self.succession.told = True
 
     async def decide(self) -> None:
-        """Return once this standby is the controller. Raises AddressError, StorageError; RunDirectoryError where it is
-        told to take over with a copy that is not complete."""
+        """Return once this standby is the controller.
+
+        Raises AddressError, StorageError; RunDirectoryError where it is told to take over with a copy that is not
+        complete.
+        """
         succession, follower = self.succession, self._follower
         while succession.stage is not Stage.CONFIRMED:
             await asyncio.sleep(TICK)
@@ -78,12 +83,12 @@ class Candidacy:
         self._voice.say(self._why())
 
     async def close(self) -> None:
-        """Let go of the handover listener, where nobody has taken it."""
+        """Close the handover listener, unless the controller has taken it."""
         await self._hear_no_more()
         await self.handover.close()
 
     async def _stand(self) -> None:
-        """Listen to the workers."""
+        """Listen to the workers as a candidate."""
         nodes = await asyncio.to_thread(_nodes, self._run)
         self.succession.expect({node.id: node.owner for node in nodes.values() if node.live})
         self._keys = {node.badge.key: node.id for node in nodes.values() if not node.revoked}
@@ -99,11 +104,11 @@ class Candidacy:
         )
 
     async def _yield(self) -> None:
-        """Follow again; workers that came are refused, and go back."""
+        """Follow again; workers that came are refused, and return to the controller."""
         await self._hear_no_more()
         await self.handover.close()
         self._voice.say("the controller answers again: following it, nothing has changed")
-        with contextlib.suppress(AddressError):  # the port is free as long as nobody takes it
+        with contextlib.suppress(AddressError):  # the port is free as long as no process takes it
             self._ports.take()
 
     async def _hear(self, controllers: Keys) -> None:
@@ -161,7 +166,7 @@ class Candidacy:
         )
 
     def _tell_why_not(self, now: float) -> None:
-        """Say that the controller is silent while the copy lacks what a controller needs."""
+        """Report that the controller is silent while the copy is incomplete."""
         silence = self._follower.silence
         if silence < self.succession.lease or self._follower.complete:
             return
@@ -192,7 +197,7 @@ class Candidacy:
 
 
 def _nodes(run: RunDirectory) -> Mapping[str, NodeState]:
-    """The nodes of a run by name, as its ledger says that they are."""
+    """Return the nodes of a run by name, from its ledger."""
     state = State()
     with LedgerView(run.ledger) as view:
         for _, decision in view.find(NodeChanged, "1"):

@@ -1,4 +1,4 @@
-"""What runs and joins left on this machine, and its removal."""
+"""Folders that runs and joins left on this machine, and their removal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.transport import identity
 
 RUN, JOINED = "run", "join"
-"""A run's folder, and what `barnraise join` keeps for one name in one run: keys and fetched data."""
+"""A run's folder, and the folder of `barnraise join` for one name in one run: keys and fetched data."""
 
 WORKS, OVER, INTERRUPTED, LEFT = "working", "over", "interrupted", "left"
-"""States: a process uses it now; a run that is over; one that can go on; a join that has ended."""
+"""States: a process uses it now; a run that is over; one that can be resumed; a join that has ended."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,23 @@ class Remains:
 
 
 def runs_in(base: Path) -> Iterator[Remains]:
-    """The runs in the folder `base`, the oldest first."""
+    """Yield the runs in the folder `base`, the oldest first."""
     folders = [file.parent for file in base.glob("*/ledger.sqlite")] if base.is_dir() else []
     yield from sorted(map(run_at, folders), key=lambda found: -found.age)
 
 
 def run_at(path: Path) -> Remains:
-    """The run in the folder `path`. Raises RunDirectoryError when there is none."""
+    """Return the run in the folder `path`.
+
+    Raises RunDirectoryError when there is none.
+    """
     run = RunDirectory.open(path)
     state = WORKS if run.holder() is not None else OVER if run.seal.is_file() else INTERRUPTED
     return Remains(path, RUN, state, *_measured(path))
 
 
 def joined_in(home: Path) -> Iterator[Remains]:
-    """What `barnraise join` keeps in `home`: a folder for each run and name, the oldest first."""
+    """Yield the folders of `barnraise join` in `home`, one for each run and name, the oldest first."""
     folders = [file.parent for file in home.glob("*/*/lock")] if home.is_dir() else []
     found = [
         Remains(folder, JOINED, WORKS if identity.in_use(folder) else LEFT, *_measured(folder)) for folder in folders
@@ -54,7 +57,10 @@ def joined_in(home: Path) -> Iterator[Remains]:
 
 
 def remove(found: Remains) -> None:
-    """Remove the folder. Raises InputError when a process works in it, StorageError when the disk refuses."""
+    """Remove the folder with all its files.
+
+    Raises InputError when a process works in it, StorageError when the disk refuses.
+    """
     if found.kind == RUN:
         with RunDirectory.open(found.path).lock():
             _remove(found.path)
@@ -73,12 +79,12 @@ def _remove(path: Path) -> None:
 
 
 def _measured(path: Path) -> tuple[int, float]:
-    """Bytes on disk, and seconds since a file was last written."""
+    """Return the bytes on disk, and seconds since a file was last written."""
     num_bytes, newest = 0, 0.0
     for file in path.rglob("*"):
         try:
             found = file.lstat()
-        except FileNotFoundError:  # it is removed meanwhile
+        except FileNotFoundError:  # removed in the meantime
             continue
         num_bytes += found.st_blocks * 512
         newest = max(newest, found.st_mtime)

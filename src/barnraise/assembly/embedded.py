@@ -1,4 +1,4 @@
-"""Training the embedded way: a new run, or one that is resumed, with local workers, to its end."""
+"""Training with local workers: a new run, or a resumed one, to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def train_new(plan: Plan, voice: Voice) -> Summary:
 
 
 async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
-    """Go on with a run whose lock is held, with its local workers started anew."""
+    """Continue a run whose lock is held, with its local workers started again."""
     return await _train(run, plan, voice, lambda: None)
 
 

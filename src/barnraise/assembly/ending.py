@@ -1,4 +1,7 @@
-"""How a run ends: the model exported, what it solves measured, the report written. Or how it goes on."""
+"""The end of a run: the model exported, its skill measured, the report written; or how to resume.
+
+An interrupted run is left open.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """What came of a run: its `account` has every figure, `scores` what a model trained on satisfiability solves.
+    """The summary of a run: its `account` has every figure, `scores` those of a model trained on satisfiability.
 
-    An `interrupted` run can go on (`barnraise resume`, `finish`), and has no model yet. `broken` says what failed
-    around a run that came to its end.
+    An `interrupted` run can be resumed (`barnraise resume`, `finish`), and has no model yet. `broken` is the failure
+    around a run that reached its end.
     """
 
     account: Account
@@ -40,17 +43,17 @@ class Summary:
 
     @property
     def model_dir(self) -> Path | None:
-        """The model in Hugging Face format."""
+        """Return the folder of the model in Hugging Face format."""
         return None if self.interrupted else self.account.run.model
 
     @property
     def report(self) -> Path | None:
-        """What happened, in Markdown."""
+        """Return the file of the report, in Markdown."""
         return None if self.interrupted else self.account.run.report
 
     @property
     def first_loss(self) -> float | None:
-        """Held out, in nats a token; None when it was never measured."""
+        """Return the first held-out loss, in nats a token; None when it was never measured."""
         return self.account.first_loss
 
     @property
@@ -59,19 +62,24 @@ class Summary:
 
 
 def is_over(run: RunDirectory) -> bool:
-    """Whether the ledger says that the run has finished. Raises StorageError."""
+    """Return whether the run has finished, by its ledger.
+
+    Raises StorageError.
+    """
     with LedgerView(run.ledger) as view:
         return bool(view.events(notes.Finished))
 
 
 def sealed(run: RunDirectory) -> Summary | None:
-    """The summary of a run that is over and sealed; None for any other. Nothing of the run directory is changed: what
-    was sealed stays as it was. Raises RunDirectoryError, StorageError."""
+    """Return the summary of a run that is over and sealed; None for any other.
+
+    The run directory is not changed. Raises RunDirectoryError, StorageError.
+    """
     return Summary(read(run)) if run.seal.is_file() and is_over(run) else None
 
 
 def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
-    """Bring a run that has ended to its summary; of one that was interrupted say how it goes on."""
+    """Return the summary of a run that has ended; for an interrupted one report how to resume it."""
     if unprotected := host.server.standbys.durability.unprotected:
         voice.warn(
             f"controller.durability is standby, but {unprotected:,} contributions were acknowledged while no standby "
@@ -90,10 +98,10 @@ def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
 
 
 def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
-    """Export the model of a run that is over, measure what it solves, write the report, seal the folder."""
+    """Export the model of a run that is over, measure its skill, write the report, seal the folder."""
     from barnraise.account.report import write_report
 
-    shutil.rmtree(run.moments, ignore_errors=True)  # nobody goes on from there
+    shutil.rmtree(run.moments, ignore_errors=True)  # no process continues from there
     export_model(run, warn=warn)
     scores = None
     if plan.run_file.data.kind == "sat":

@@ -63,6 +63,7 @@ def engine_settings(
     simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
+    evaluation, trust = plan.run_file.evaluation, plan.run_file.trust
     partitions = tuple(split(num_parameters, count) for count in plan.fragments)
     largest = max(fragment.stop - fragment.start for fragment in partitions[0])
     largest_payload = max(
@@ -90,7 +91,7 @@ def engine_settings(
             delta=payload_bytes(plan.downlink, largest),
             most=largest_payload,
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),
-            max_norm=controller.max_update_norm,
+            max_norm=trust.max_update_norm,
             checkpoint_bytes=payload_growth(plan, num_parameters),
             reach=reach(plan, memory.num_parameters(model), num_parameters),
         ),
@@ -102,7 +103,7 @@ def engine_settings(
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,
             pace=training.pace,
-            tune=training.auto_tune,
+            tune=plan.run_file.exchange.auto_tune,
             learning_rate=training.learning_rate,
             rate_multiplier=rate_multiplier,
             seed=plan.run_file.run.seed,
@@ -110,7 +111,8 @@ def engine_settings(
         ),
         versions=VersionSettings(
             staleness=staleness.create(plan.staleness.name, **plan.staleness.options),
-            participation=training.outer_weighting == "share" and not OUTER.entry(plan.outer.name).declares.divides,
+            participation=plan.run_file.aggregation.outer_weighting == "share"
+            and not OUTER.entry(plan.outer.name).declares.divides,
             outer_rate=float(plan.outer.options["learning_rate"]),
             buffer_size=plan.buffer_size,
             minimum_nodes=plan.aggregation.minimum_nodes,
@@ -120,18 +122,18 @@ def engine_settings(
             sync_window=controller.sync_window,
             sync_longest_wait=controller.sync_longest_wait,
             checkpoint_seconds=controller.checkpoint_seconds,
-            gate=GateSettings(training.loss_gate or 0, secret),
+            gate=GateSettings(trust.loss_gate or 0, secret),
         ),
         evaluations=EvaluationSettings(
-            times=controller.evaluations,
-            rows=min(controller.evaluation_rows, held_out),
+            times=evaluation.times,
+            rows=min(evaluation.rows, held_out),
             row_tokens=longest_row(plan.run_file),
             file=rows.num_shards,
-            by_workers=controller.evaluated_by == "workers",
+            by_workers=evaluation.by == "workers",
             most_loss=most_loss(model),
         ),
-        audits=AuditSettings(training.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
-        scores=ScoreSettings(training.scores, secret),
+        audits=AuditSettings(trust.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
+        scores=ScoreSettings(trust.scores, secret),
     )
 
 
@@ -161,7 +163,7 @@ def reach(plan: Plan, num_parameters: int, published: int) -> Reach:
 
 def worker_settings(plan: Plan) -> WorkerSettings:
     """What the controller decides for all workers."""
-    training = plan.run_file.training
+    training, exchange = plan.run_file.training, plan.run_file.exchange
     return WorkerSettings(
         uplink=Uplink(
             codec=plan.compression.name,
@@ -169,10 +171,10 @@ def worker_settings(plan: Plan) -> WorkerSettings:
             ratios=plan.ratios,
             last=plan.last_compression.name if plan.last_compression else "",
             error_feedback=plan.error_feedback,
-            decay=training.error_feedback_decay,
-            keep=training.error_feedback_keep,
+            decay=exchange.error_feedback_decay,
+            keep=exchange.error_feedback_keep,
             clip=training.update_clip,
-            normalize_steps=training.local_steps if training.normalize_steps else 0,
+            normalize_steps=training.local_steps if plan.run_file.aggregation.normalize_steps else 0,
         ),
         downlink=Downlink(
             codec=plan.downlink.name,

@@ -15,7 +15,7 @@ from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckp
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written where; `newest` is the ledger's newest version, of which there may be no checkpoint yet."""
+    """The exported version and folder; `newest` is the ledger's newest version, perhaps without a checkpoint."""
 
     folder: Path
     version: int
@@ -30,11 +30,11 @@ def export_model(
     *,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model): the average of the versions up
-    to it where the run keeps one.
+    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model).
 
-    Raises InputError for a version without a checkpoint, CorruptionError when there is no good checkpoint, StorageError
-    when the folder cannot be written. `warn` hears of checkpoints that are passed over.
+    It is the average of the versions up to it where the run keeps one. Raises InputError for a version without a
+    checkpoint, CorruptionError when there is no good checkpoint, StorageError when the folder cannot be written. `warn`
+    gets messages about rejected checkpoints.
     """
     folder = (folder or run.model).absolute()
     if folder.exists() and not folder.is_dir():
@@ -54,7 +54,7 @@ def export_model(
 
 
 def _newest(run: RunDirectory, exported: int, warn: Callable[[str], None]) -> int:
-    """The ledger's newest version; where the ledger is damaged the one that was `exported`."""
+    """Return the ledger's newest version; where the ledger is damaged the one that was `exported`."""
     try:
         with LedgerView(run.ledger) as view:
             return max(view.totals().version, exported)
@@ -81,7 +81,7 @@ def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], No
 
 
 def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
-    """The files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
+    """Return the files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
     from barnraise.data.meta import META, Meta
     from barnraise.data.sat import BACKTRACKING, RECORD
 

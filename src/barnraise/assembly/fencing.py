@@ -1,4 +1,4 @@
-"""Controllers that a run had before: who took over goes on dialling them, so that one that comes back ends."""
+"""A run's earlier controllers: a controller that took over dials them, so that one that returns ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST = 32
 
 
 def standby_key(run: RunDirectory) -> str:
-    """The public key of the standby that this folder's controller was; "" when it was none."""
+    """Return the public key of the standby that this folder's controller was; "" when it was none."""
     try:
         return Keys.load(run.keys / KEY).public
     except (OSError, InputError):
@@ -38,12 +38,18 @@ def standby_key(run: RunDirectory) -> str:
 
 
 def follows(run: RunDirectory, uri: str) -> None:
-    """This folder is a copy of what the controller at `uri` has. Raises StorageError."""
+    """Record that this folder is a copy of the run of the controller at `uri`.
+
+    Raises StorageError.
+    """
     run.write(run.path / FOLLOWED, msgspec.json.encode([uri]))
 
 
 def predecessors(run: RunDirectory) -> list[str]:
-    """Where the controllers before this one were; from now on for this one's standbys, too. Raises StorageError."""
+    """Return the addresses of the controllers before this one, recorded for this one's standbys, too.
+
+    Raises StorageError.
+    """
     before = _addresses(run, PREDECESSORS)
     found = list(dict.fromkeys([*before, *_addresses(run, FOLLOWED)]))[-MOST:]
     if found != before:
@@ -52,12 +58,12 @@ def predecessors(run: RunDirectory) -> list[str]:
 
 
 async def fence(uri: str, server: Keys, term: Term) -> None:
-    """Tell whoever answers at `uri`, again and again, that there is a later controller: this one, of `term`."""
-    nobody = "0" * 64  # it is let in nowhere: the term is what counts
+    """Tell a controller at `uri`, repeatedly, that there is a later one: this one, of `term`."""
+    nobody = "0" * 64  # admitted nowhere: the term is the message
     greeting = encode(Follow(PROTOCOL_VERSION, "0" * 16, "later", nobody, nobody, uri="", term=term))
     keys = Keys.generate()
     while True:
-        with contextlib.suppress(Exception):  # whatever happens to a connection, the next one is tried
+        with contextlib.suppress(Exception):  # after any error of a connection, the next one is tried
             connection = connection_for(uri)
             try:
                 await connection.open(uri, server.public, keys)
@@ -70,7 +76,7 @@ async def fence(uri: str, server: Keys, term: Term) -> None:
 
 
 def _addresses(run: RunDirectory, name: str) -> list[str]:
-    """What a file says; nothing when it is not there, or damaged: that stops no run."""
+    """Return the addresses in a file; none when it is missing or damaged, which stops no run."""
     try:
         return msgspec.json.decode((run.path / name).read_bytes(), type=list[str])
     except (OSError, *MALFORMED):

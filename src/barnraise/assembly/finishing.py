@@ -1,4 +1,4 @@
-"""Ending a run early, with a usable model, whether its controller runs or not."""
+"""The early end of a run, with a usable model, with or without a running controller."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def finish(run: RunDirectory, voice: Voice) -> Summary | Exported:
-    """Ask the run's controller to finish, and wait until it has; where none runs, be it. Where what it would go on from
-    is damaged, write the model of the newest checkpoint, and leave the run as it is.
+    """Ask the run's controller to finish, and wait until it has; without one, finish the run here.
 
+    Where the state to resume from is damaged, write the model of the newest checkpoint, and leave the run unchanged.
     Raises CorruptionError when no checkpoint is whole either, RunDirectoryError, StorageError.
     """
     try:
@@ -55,8 +55,10 @@ def _finish(run: RunDirectory, voice: Voice) -> Summary:
 
 
 def _over(run: RunDirectory) -> bool:
-    """Whether the run is over; a controller that works there can finish it, whether others can read its ledger or not.
-    Raises CorruptionError where none does."""
+    """Return whether the run is over; a running controller can finish it even if others cannot read its ledger.
+
+    Raises CorruptionError without a running controller.
+    """
     try:
         return is_over(run)
     except CorruptionError:

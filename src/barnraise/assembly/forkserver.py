@@ -1,4 +1,4 @@
-"""Starts local workers quickly: one process imports torch and transformers once, then forks for each worker.
+"""The forkserver of local workers: one process imports torch and transformers once, then forks for each worker.
 
 Run as `python -m barnraise.assembly.forkserver PARENT`: PARENT is the number of the process that starts it. Each line
 on its standard input is a JSON order, each line on its standard output a JSON report: {"started": NAME, "pid": N},
@@ -36,11 +36,11 @@ from barnraise.worker.runtime import WorkerRuntime
 from barnraise.worker.task_executor import BuildExecutor
 
 REASON_BYTES = 2048
-"""Longest reason that a worker gives for its end: a pipe takes that much without being read."""
+"""Longest reason that a worker gives for its end: a pipe holds that much unread."""
 
 
 class Order(msgspec.Struct, frozen=True, tag=True):
-    """One worker to start; `log` is the file that has what it says."""
+    """An order to start one worker; `log` is the file of its output."""
 
     name: str
     log: str
@@ -48,7 +48,7 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 
 
 class LocalWorker(Order, frozen=True):
-    """One that the controller knows the key of, and whose data is on this machine."""
+    """A worker whose key the controller knows, and whose data is on this machine."""
 
     uri: str
     server_key: str
@@ -58,7 +58,7 @@ class LocalWorker(Order, frozen=True):
 
 
 class InvitedWorker(Order, frozen=True):
-    """One that joins by an invite, in a network namespace: all that it needs comes over its link."""
+    """A worker that joins by an invite, in a network namespace: everything comes over its link."""
 
     namespace: str
     invite: str
@@ -66,7 +66,7 @@ class InvitedWorker(Order, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """No worker: the one of this name is to end at once, if it is there."""
+    """An order to end the worker of this name at once, if it exists."""
 
     name: str
 
@@ -75,7 +75,7 @@ Orders = LocalWorker | InvitedWorker
 
 
 def work(order: Orders) -> Outcome:
-    """Be the worker, in a process of its own, to its end."""
+    """Run the worker, in a process of its own, to its end."""
 
     def say(text: str) -> None:
         sys.stderr.write(f"{order.name}: {text}\n")
@@ -119,7 +119,7 @@ async def _join(order: InvitedWorker, say: Say) -> Outcome:
 
 
 def _builder(order: Order) -> BuildExecutor:
-    """What makes the worker's executor: an honest one, or one that attacks as its means say."""
+    """Return the factory of the worker's executor: an honest one, or one that attacks as its means say."""
     if order.means.attack is None:
         return build_executor
     from barnraise.emulation.attacks.executor import making
@@ -128,7 +128,7 @@ def _builder(order: Order) -> BuildExecutor:
 
 
 def _machine(order: Order) -> MakeWorker:
-    """What makes the worker's state machine, likewise."""
+    """Return the factory of the worker's state machine, likewise."""
     if order.means.attack is None:
         return Worker
     from barnraise.emulation.attacks.catalog import create
@@ -138,7 +138,7 @@ def _machine(order: Order) -> MakeWorker:
 
 
 class Child(NamedTuple):
-    """A worker's process; what it gives as the reason for its end can be read from `reason`."""
+    """A worker's process; the reason for its end can be read from `reason`."""
 
     name: str
     reason: int
@@ -193,7 +193,7 @@ def _report(**content: object) -> None:
 def main() -> None:
     """Import, then fork on orders until standard input ends."""
     die_with_parent(int(sys.argv[1]))
-    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the controller, which tells its workers
+    for number in (signal.SIGINT, signal.SIGTERM):  # for the controller, which tells its workers
         signal.signal(number, signal.SIG_IGN)
     import_all()
     wake_read, wake_write = os.pipe()
@@ -223,9 +223,9 @@ def main() -> None:
                 living = next((pid for pid, child in children.items() if child.name == order.name), 0)
                 if isinstance(order, End):
                     if living:
-                        os.kill(living, signal.SIGKILL)  # not yet waited for: its number is nobody else's
+                        os.kill(living, signal.SIGKILL)  # not yet waited for, so its number is not reused
                     continue
-                if living:  # a controller that came back wants what it has
+                if living:  # a resumed controller needs its report
                     _report(started=order.name, pid=living)
                     continue
                 pid, child = _fork(order)

@@ -1,4 +1,4 @@
-"""The process that workers or links come from, as the controller's process has it: orders to it, reports from it."""
+"""The helper process of workers or links, as seen by the controller's process: orders and reports."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from barnraise.faults.supervisor import Start, kept
 
 
 class Helper:
-    """Started here, and then it ends with this process; or by a supervisor, and then it may have served a controller
-    before (`again`)."""
+    """A helper process of this process, which ends with it, or of a supervisor.
+
+    A supervisor's may have served a controller before (`again`).
+    """
 
     def __init__(
         self,
@@ -27,7 +29,7 @@ class Helper:
 
     @classmethod
     async def start(cls, role: str, module: str, log: Path) -> Helper:
-        """Have it run `module`, its errors in `log`; `role` is one of the supervisor's."""
+        """Start a helper that runs `module`, its errors in `log`; `role` is one of the supervisor's."""
         supervisor = kept()
         if supervisor is not None:
             if not supervisor.played:
@@ -44,27 +46,30 @@ class Helper:
 
     @property
     def own(self) -> bool:
-        """Whether it ends with this process."""
+        """Return whether it ends with this process."""
         return self._process is not None
 
     def order(self, line: bytes) -> None:
         self._orders.write(line + b"\n")
 
     async def report(self) -> bytes:
-        """The next line; empty when there will be none."""
+        """Return the next line; empty when there will be none."""
         return await self._reports.readline()
 
     def no_more_orders(self) -> None:
         self._orders.close()
 
     def kill(self) -> None:
-        """Unless it has ended, or is the supervisor's."""
+        """Kill the process, unless it has ended, or is the supervisor's."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def wait(self, seconds: float) -> None:
-        """Until it has ended; after so many seconds it is killed. The supervisor's lives on."""
+        """Wait until it has ended; after `seconds` it is killed.
+
+        The supervisor's lives on.
+        """
         if self._process is None:
             return
         try:

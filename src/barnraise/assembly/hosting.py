@@ -33,7 +33,7 @@ from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
-from barnraise.faults.host_resources import HostResources
+from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.models import memory
 from barnraise.plan.purpose import Purpose
@@ -155,10 +155,10 @@ def _rests_on(run: RunDirectory) -> notes.RestsOn:
 def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
     """DataError when workers are to measure on held-out rows that are more than they fetch."""
     size = dataset.meta.held_out.bytes
-    if plan.run_file.controller.evaluated_by == "workers" and size > MAX_SHARD_BYTES:
+    if plan.run_file.evaluation.by == "workers" and size > MAX_SHARD_BYTES:
         raise DataError(
             f"the held-out rows are {bytes_text(size)}, but a worker fetches files of at most "
-            f"{bytes_text(MAX_SHARD_BYTES)}: set controller.evaluated_by to controller, or lower data.held_out"
+            f"{bytes_text(MAX_SHARD_BYTES)}: set evaluation.by to controller, or lower data.held_out"
         )
 
 
@@ -180,7 +180,7 @@ def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> En
     allowed(run)  # a list that cannot be read is told of now
     keys = Keys.load_or_create(run.keys / "controller.json")
     return Enrolment(
-        keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.controller.per_network, BookReader(run)
+        keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.trust.per_network, BookReader(run)
     )
 
 

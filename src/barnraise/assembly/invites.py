@@ -1,4 +1,4 @@
-"""A run's book of invites on disk, shared by the controller and by whoever makes or takes back an invite."""
+"""A run's book of invites on disk, shared by the controller and by commands that make or take back invites."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from barnraise.transport import Invite, Keys, TokenBook, allow_list
 from barnraise.trust.roles import WORKER
 
 ALLOW_LIST = "allow"
-"""A file among a run's keys: those that are let in, where there is one."""
+"""A file among a run's keys: the admitted keys, if it exists."""
 
 INVITE_VARIABLE = "BARNRAISE_INVITE"
-"""Environment variable that `join` takes its invite from when it is given none."""
+"""Environment variable from which `join` takes its invite when it is given none."""
 
 
 BOOK = "invites.json"
@@ -38,7 +38,7 @@ def _decoded(content: bytes) -> TokenBook:
 
 @contextmanager
 def open_book(run: RunDirectory) -> Iterator[TokenBook]:
-    """The book, for reading and changing: nobody else holds it meanwhile, and it is durable afterwards."""
+    """Open the book for reading and changing: it is locked meanwhile, and durable afterwards."""
     with (run.keys / "invites.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = run.keys / BOOK
@@ -51,8 +51,11 @@ def open_book(run: RunDirectory) -> Iterator[TokenBook]:
 
 
 class BookReader:
-    """Reads the book without changing it. The file is decoded again only after it was replaced. What the reader
-    returns may be shorter than the book for a moment, and is not to be changed."""
+    """Reads the book without changing it.
+
+    The file is decoded again only after it was replaced. The returned book may be older than the file for a moment, and
+    must not be changed.
+    """
 
     def __init__(self, run: RunDirectory) -> None:
         self._path = run.keys / BOOK
@@ -60,7 +63,10 @@ class BookReader:
         self._book = TokenBook()
 
     def __call__(self) -> TokenBook:
-        """The book as it is on disk. Raises CorruptionError, StorageError."""
+        """Return the book as it is on disk.
+
+        Raises CorruptionError, StorageError.
+        """
         with storage_errors(self._path):
             try:
                 found = self._path.stat()
@@ -74,7 +80,10 @@ class BookReader:
 
 
 def allowed(run: RunDirectory) -> frozenset[str] | None:
-    """The keys that the host lets in, and no others; None where there is no list. Raises InputError."""
+    """Return the only keys that the host admits; None where there is no list.
+
+    Raises InputError.
+    """
     path = run.keys / ALLOW_LIST
     try:
         with path.open("rb") as file:
@@ -100,8 +109,10 @@ def new_invite(
     host: str = "",
     role: str = WORKER,
 ) -> Invite:
-    """An invite to the run that listens at `uri` (two addresses have a space between), in its book from now on. `host`
-    is the name that workers shall dial instead."""
+    """Make an invite to the run that listens at `uri`, and add it to its book.
+
+    Two addresses have a space between. `host` is the name that workers shall dial instead.
+    """
     first, *others = (urlsplit(one) for one in uri.split())
     invite = Invite.create(
         host or first.hostname or "",
@@ -121,7 +132,10 @@ def new_invite(
 
 
 def another_invite(run: RunDirectory, *, uses: int, hours: float, host: str = "", role: str = WORKER) -> Invite:
-    """An invite to a run that was served before, whether it works now or not. Raises RunDirectoryError."""
+    """Make an invite to a run that was served before, whether it works now or not.
+
+    Raises RunDirectoryError.
+    """
     uri = recorded_uri(run)
     if not uri:
         raise RunDirectoryError(f"{run.path} has never listened: start it with `barnraise serve RUN.yaml`")

@@ -40,12 +40,14 @@ async def join(
     on_end: Callable[[float], None] = lambda seconds: None,
     **given: Unpack[Given],
 ) -> Outcome:
-    """Be a worker: why it stopped, once nothing is left to do. `build` makes its executor, and `machine` its state
-    machine, where these are not the usual ones. With `new_keys` it takes new keys, for which those that it is known by
-    vouch. Where the host name, or the keys, are another machine's, it takes others, by the same invite. `show` is given
-    its progress, twice a second and at the end. `on_end` hears, as soon as it is known, within how many seconds the
-    worker will have ended; it is called by a signal's handler. Raises RunFailedError when it stopped before, InputError
-    and InviteError."""
+    """Run a worker by invite, and return its outcome once nothing is left to do.
+
+    `build` makes its executor, and `machine` its state machine, where these are not the usual ones. With `new_keys` it
+    takes new keys, which its known keys endorse. Where the host name, or the keys, belong to another machine, it takes
+    others, by the same invite. `show` gets its progress, twice a second and at the end. A signal's handler calls
+    `on_end`, as soon as it is known, with the seconds within which the worker will have ended. Raises RunFailedError
+    when it stopped before, InputError and InviteError.
+    """
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import HELPER, WORKER, wrong_invite
@@ -108,7 +110,9 @@ def _joined(run: str, path: Path, following: Path | None, say: Say, node: str) -
 
 
 def _judged(node: str, outcome: Outcome) -> Outcome:
-    """Raises InviteError where the controller refuses the worker for good, RunFailedError where it just stopped."""
+    """Return the outcome; InviteError where the controller refuses the worker permanently, RunFailedError for a
+    failure.
+    """
     from barnraise.wire.messages import FOR_GOOD
 
     if outcome.refusal == FOR_GOOD:
@@ -128,7 +132,10 @@ async def _work(
     show: Show | None,
     on_end: Callable[[float], None],
 ) -> Outcome:
-    """Be the worker until the run is over, or a signal asks it to leave. RunFailedError where memory is used up."""
+    """Run the worker until the run is over, or a signal asks it to leave.
+
+    RunFailedError where memory is used up.
+    """
     from barnraise.worker.building import build_executor
     from barnraise.worker.cache import delete
     from barnraise.worker.leaving import LEAVES_WITHIN
@@ -163,7 +170,7 @@ def default_home() -> Path:
 
 
 def _check_device(device: str) -> None:
-    """InputError when torch cannot use `device`; only asked for devices other than the CPU."""
+    """Raise InputError when torch cannot use `device`; only asked for devices other than the CPU."""
     if device == "cpu":
         return
     import torch

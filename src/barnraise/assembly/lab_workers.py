@@ -23,7 +23,7 @@ from barnraise.controller.state.events import InterruptRequested
 from barnraise.core.errors import InputError, RunFailedError
 from barnraise.emulation import namespaces
 from barnraise.emulation.tun_hub import Disturbance, HubOrder, HubReport, Port
-from barnraise.faults.lab_links import LabFaults, effect_of
+from barnraise.faults.lab_links import LabLinks
 from barnraise.faults.supervisor import kept
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import controller_link, live_link
@@ -50,24 +50,25 @@ class LabWorkers(LocalWorkers):
 
     def __init__(self, run: RunDirectory, plan: Plan, backend: str, note: Callable[[str], None]) -> None:
         run_file = plan.run_file
-        super().__init__(run, run_file.workers, plan.faults, lambda index, worker: None, note)
         joining = [fault.join for fault in run_file.faults if fault.join is not None]
         everybody = [*run_file.workers, *joining]
         if len(everybody) > MOST_WORKERS:
             raise InputError(f"a lab has {MOST_WORKERS} workers at most, not {len(everybody)}: take fewer (--workers)")
-        names = [HOST, *(worker.name for worker in everybody)]
-        self.namespaces = dict(zip(names, (f"lab-{run_file.run.name}-{name}" for name in names), strict=True))
+        self.namespaces = {name: f"lab-{run_file.run.name}-{name}" for name in (HOST, *(w.name for w in everybody))}
+        links = LabLinks({w.name: self.namespaces[w.name] for w in everybody}, self._disturb)
+        if backend == "ns3" and (kinds := {fault.name for fault in plan.faults if links.plays(fault.name)}):
+            raise InputError(f"ns-3's links have no faults ({', '.join(sorted(kinds))}): leave out --ns3")
+        super().__init__(run, run_file.workers, plan.faults, lambda index, worker: None, note, targets=[links])
         self.links: dict[str, Link | None] = {HOST: controller_link(run_file)}
         self.links |= {worker.name: live_link(run_file, at, worker) for at, worker in enumerate(everybody)}
         self.order = HubOrder(
-            [Port(self.namespaces[name], namespaces.address(at), self.links[name]) for at, name in enumerate(names)],
+            [
+                Port(self.namespaces[name], namespaces.address(at), link)
+                for at, (name, link) in enumerate(self.links.items())
+            ],
             run_file.run.seed,
         )
         self.backend = backend
-        own = {name: namespace for name, namespace in self.namespaces.items() if name != HOST}
-        self.faults = LabFaults(plan.faults, self, note, own, self._disturb)
-        if backend == "ns3" and (links := {fault.name for fault in plan.faults if effect_of(fault.fault)}):
-            raise InputError(f"ns-3's links have no faults ({', '.join(sorted(links))}): leave out --ns3")
         if backend == "ns3" and any(link and (link.up.jitter or link.down.jitter) for link in self.links.values()):
             note("warning: ns-3 has no jitter; the links are without it")
         self.invite = ""
@@ -157,7 +158,7 @@ class LabWorkers(LocalWorkers):
         if self.stopping:
             return
         self.stopping = self.leaving = True
-        self.faults.wake_all()
+        self.processes.wake_all()
         if self.pids:
             self._left.clear()
             with contextlib.suppress(TimeoutError):

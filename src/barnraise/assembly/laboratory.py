@@ -1,4 +1,4 @@
-"""A run in a lab: a new one, or one that is resumed; controller in this process, workers in namespaces of their own."""
+"""A run in a lab: a new one, or a resumed one; controller in this process, workers in namespaces of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INVITE_HOURS = 1000.0
 
 
 def with_workers(document: Document, count: int | None) -> Document:
-    """`document` with so many workers: its first ones, and equal ones more where it has fewer."""
+    """Return `document` with `count` workers: its first ones, and more equal ones where it has fewer."""
     listed = document.content.get("workers")
     if count is None or not (listed is None or isinstance(listed, list)):
         return document
@@ -41,7 +41,7 @@ async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Summary:
 
 
 async def resume_lab(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
-    """Go on with a run whose lock is held, in namespaces made anew."""
+    """Continue a run whose lock is held, in new namespaces."""
     return await _lab(run, plan, voice, "tun", lambda: None)
 
 

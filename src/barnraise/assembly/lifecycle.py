@@ -11,7 +11,6 @@ from barnraise.assembly.voice import Say, Voice
 from barnraise.controller.state.actions import Finish
 from barnraise.core.program import program
 from barnraise.core.signals import interruptible
-from barnraise.faults.host import HostFaults
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
@@ -32,15 +31,14 @@ async def see_through(
     `local` are started and ended along with it; they warm up while `prepare` makes what a new run starts from. Raises
     what `open_host` and `session.work` do.
     """
-    ground = HostFaults(plan.faults, run) if local is not None and plan.faults else None
     try:
         if local is not None:
             await local.warm_up()
         with interruptible():
             prepare()
-            host = open_host(run, plan, voice.warn, ground)
+            host = open_host(run, plan, voice.warn, local.host if local is not None else None)
         if local is not None:
-            host.links, local.faults.host = local.uses, ground
+            host.links = local.uses
             if host.resumed:
                 done = host.machine.state.totals.tokens / host.machine.settings.tokens
                 local.skip_faults(done, host.server.clock())

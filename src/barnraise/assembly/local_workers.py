@@ -25,7 +25,12 @@ from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import Admitted, Lost
 from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError
 from barnraise.core.text import printable
-from barnraise.faults.processes import LocalFaults
+from barnraise.faults.host import FaultyHost
+from barnraise.faults.injector import FaultInjector
+from barnraise.faults.processes import WorkerProcesses
+from barnraise.faults.schedule import FaultSchedule
+from barnraise.faults.supervisor import played_before
+from barnraise.faults.target import FaultTarget
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
@@ -45,7 +50,11 @@ LAST_WORDS = 1.0
 
 
 class LocalWorkers:
-    """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none."""
+    """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none.
+
+    `host` is what the controller stands on where faults are planned, of which `targets` play those that are neither
+    for it nor for the workers' processes.
+    """
 
     def __init__(
         self,
@@ -54,9 +63,14 @@ class LocalWorkers:
         faults: Sequence[Planned],
         link_of: Callable[[int, WorkerSection], Link | None],
         note: Callable[[str], None],
+        *,
+        targets: Sequence[FaultTarget] = (),
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
-        self.faults: LocalFaults = LocalFaults(faults, self, note)
+        self.processes, self.schedule = WorkerProcesses(self), FaultSchedule(faults, played_before())
+        self.host = FaultyHost(self.schedule, run) if faults else None
+        targets = [self.processes, *([self.host] if self.host else []), *targets]
+        self.faults = FaultInjector(self.schedule, targets, note)
         self.fastest = max(worker.speed for worker in workers)
         joining = [plan.fault.join for plan in faults if isinstance(plan.fault, Join)]
         self._places = {worker.name: place for place, worker in enumerate([*workers, *joining])}
@@ -155,7 +169,8 @@ class LocalWorkers:
 
     def skip_faults(self, progress: float, seconds: float) -> None:
         """A resumed run starts the workers that it had by then: without those that died, with those that joined."""
-        dead, joined = self.faults.skip(progress, seconds)
+        self.schedule.skip(share=progress, seconds=seconds)
+        dead, joined = self.schedule.gone, self.schedule.joined
         self.workers = [worker for worker in self.workers if worker.name not in dead]
         self.workers += [worker for worker in joined if worker.name not in dead]
         for name in sorted(dead):
@@ -186,7 +201,7 @@ class LocalWorkers:
         if self.forkserver is not None and self.forkserver.again:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        self.faults.has_process(name)
+        self.processes.has_process(name)
 
     def ended(self, name: str, code: int, reason: str) -> None:
         """A worker's process is no more: tell the controller, and start it again unless it was meant to end."""
@@ -227,15 +242,13 @@ class LocalWorkers:
 
     @property
     def exhausted(self) -> dict[str, str]:
-        """Why each local worker is down, once none is up and none will be; empty before. The clock goes on without
-        workers, the tokens do not."""
-        coming = any(isinstance(plan.fault, Join) and plan.when.seconds is not None for plan in self.faults.waiting)
-        return {} if self.up or self.leaving or coming else self.down
+        """Why each local worker is down, once none is up and none will be; empty before."""
+        return {} if self.up or self.leaving or self.schedule.expects_nodes else self.down
 
     async def leave(self) -> None:
         """Let the workers hand in what they have and go; those that need too long are not waited for."""
         self.leaving = True
-        self.faults.wake_all()
+        self.processes.wake_all()
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -256,7 +269,7 @@ class LocalWorkers:
     async def stop(self) -> None:
         """End the workers that are left, and the forkserver."""
         self.leaving = True
-        self.faults.wake_all()
+        self.processes.wake_all()
         for task in self._tasks:
             task.cancel()
         if self.forkserver is None:

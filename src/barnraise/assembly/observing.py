@@ -1,4 +1,4 @@
-"""How a run stands, as somebody asks who only looks on: over the wire, with an invite for an observer."""
+"""The status of a run for an observer: over the wire, with an observer's invite."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Stop
 from barnraise.wire.observing import Observe, Observed
 
 INTERVAL, PATIENCE = 3.0, 60.0
-"""Seconds after which the question is asked again, and after which nobody answers."""
+"""Seconds after which the question is asked again, and after which it fails."""
 
 LONGEST_REASON = 1000
 
 
 async def look(invite: str, home: Path | None = None) -> RunStatus:
-    """How the run stands that `invite` is for. This machine keeps a key for it in `home`, so that it takes one use of
-    the invite however often it looks. Raises InviteError, AddressError."""
+    """Return the status of the run that `invite` is for.
+
+    This machine keeps a key for it in `home`, so that it takes one use of the invite however often it asks. Raises
+    InviteError, AddressError.
+    """
     ticket = Invite.parse(invite, time.time())
     if ticket.role != OBSERVER:
         raise InviteError(wrong_invite(ticket.role, OBSERVER))

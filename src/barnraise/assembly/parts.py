@@ -84,9 +84,9 @@ def parameter_server(plan: Plan, parameters: Tensor, published: Published | None
         codecs=[compression.create(choice.name, **choice.options) for choice in codecs],
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=outer_optimizer(plan),
-        alike=plan.run_file.training.normalize_steps,
+        alike=plan.run_file.aggregation.normalize_steps,
         shared=published.start if published and published.shares else None,
-        average=plan.run_file.training.average,
+        average=plan.run_file.evaluation.average,
         threads=plan.run_file.controller.threads,
     )
 
@@ -107,7 +107,7 @@ def blob_store(
 
 def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluator:
     """Measures the held-out loss on as many rows as the run file says."""
-    return Evaluator(model, dataset, plan.run_file.controller.evaluation_rows)
+    return Evaluator(model, dataset, plan.run_file.evaluation.rows)
 
 
 def executor_maker(

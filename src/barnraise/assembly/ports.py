@@ -1,5 +1,7 @@
-"""The ports at which a standby will listen: taken when it starts, so that workers can be told of them, and silent while
-it follows. A worker that dials one meanwhile is refused at once, and looks elsewhere."""
+"""The ports of a standby: taken when it starts, so that workers know them, and silent while it follows.
+
+A worker that dials one meanwhile is refused at once, and tries another address.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from barnraise.transport.base import Address, bind_error
 
 
 class Ports:
-    """One port for each way in that the controller has."""
+    """One port for each transport that the controller has."""
 
     def __init__(self, schemes: list[str], host: str, sockets: list[socket.socket]) -> None:
         self._host, self._sockets = host, sockets
@@ -25,7 +27,10 @@ class Ports:
     @classmethod
     @contextlib.contextmanager
     def reserve(cls, invite: Invite, host: str, port: int, http_port: int) -> Iterator[Ports]:
-        """Take ports on `host`, or on the address from which the controller is reached. Raises AddressError."""
+        """Take ports on `host`, or on the address from which the controller is reached.
+
+        Raises AddressError.
+        """
         schemes = [urlsplit(one).scheme for one in invite.uri.split()]
         host = host or _own_address(invite)
         sockets: list[socket.socket] = []
@@ -38,19 +43,22 @@ class Ports:
                 each.close()
 
     def release(self) -> None:
-        """Let somebody listen there."""
+        """Free the ports, so that a listener can take them."""
         for each in self._sockets:
             each.close()
 
     def take(self) -> None:
-        """Take the same ports anew, after `release`. Raises AddressError."""
+        """Take the same ports again, after `release`.
+
+        Raises AddressError.
+        """
         host, *numbers = self.where
         for place, number in enumerate(number for number in numbers if number is not None):
             self._sockets[place] = _reserved(host, number)
 
 
 def _reserved(host: str, port: int) -> socket.socket:
-    """A socket that is bound and does not listen."""
+    """Return a socket that is bound and does not listen."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         reserved = socket.socket(family, kind, protocol)
@@ -66,7 +74,7 @@ def _reserved(host: str, port: int) -> socket.socket:
 
 
 def _own_address(invite: Invite) -> str:
-    """The address of this machine that packets to the controller come from."""
+    """Return the address of this machine that packets to the controller come from."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(invite.host, invite.port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:

@@ -1,4 +1,4 @@
-"""Everything a new run starts from: run file, dataset, initial model as checkpoint 0, keys."""
+"""Preparation of a new run: run file, dataset, initial model as checkpoint 0, keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from barnraise.transport import Keys
 
 
 def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
-    """Fill the folder of a new run. Raises DataError, ModelError, StorageError."""
+    """Fill the folder of a new run.
+
+    Raises DataError, ModelError, StorageError.
+    """
     run_file = plan.run_file
     run.write(run.run_file, dump(run_file).encode())
     say("making the dataset")
@@ -46,8 +49,11 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
-    """The folder of a new run, locked. Should the body end before the run has ever listened, nothing is left of it:
-    there is nothing to resume. Raises RunDirectoryError."""
+    """Make the folder of a new run, locked.
+
+    It is deleted if the body ends before the run has ever listened: there is nothing to resume. Raises
+    RunDirectoryError.
+    """
     run = RunDirectory.create(plan.run_file.run.name, Path(plan.run_file.run.dir))
     with run.lock():
         say(f"run directory {run.path}")
@@ -65,7 +71,7 @@ def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
 
 
 def make_dataset(plan: Plan, folder: Path) -> None:
-    """The dataset that the run file's data section describes."""
+    """Make the dataset that the run file's data section describes."""
     run_file = plan.run_file
     data = run_file.data
     if isinstance(data, TextData):

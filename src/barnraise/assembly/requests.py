@@ -1,7 +1,7 @@
-"""What other commands want of a run: small files in its folder, `requests/`, which the run's controller takes up.
+"""Requests of other commands to a run's controller: small files in its folder, `requests/`.
 
-A controller that runs looks twice a second, one that starts looks before it listens. A request is removed once what
-follows from it is durable, so that a crash loses none, and one that is taken up twice changes nothing more.
+A running controller looks twice a second, a starting one before it listens. A request is removed once its result is
+durable, so that a crash loses none, and handling one again changes nothing more.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from barnraise.controller.shell.server import Server  # it imports torch
 
 PATIENCE = 0.1
-"""Seconds between two looks at whether a request was taken up."""
+"""Seconds between two checks of whether a request was handled."""
 
 
 class FinishRun(msgspec.Struct, frozen=True, tag_field="kind", tag="finish"):
-    """Make the last version of what was accepted so far, and end the run."""
+    """Asks to make the last version of the accepted contributions, and end the run."""
 
     reason: str
 
@@ -34,7 +34,7 @@ class FinishRun(msgspec.Struct, frozen=True, tag_field="kind", tag="finish"):
 
 
 class RevokeNode(msgspec.Struct, frozen=True, tag_field="kind", tag="revoke"):
-    """Let the node take part no more."""
+    """Asks to exclude the node permanently."""
 
     node: str
     reason: str
@@ -46,21 +46,27 @@ class RevokeNode(msgspec.Struct, frozen=True, tag_field="kind", tag="revoke"):
 Request = FinishRun | RevokeNode
 
 TAKE_OVER = "take-over"
-"""A request to the standby that keeps a copy, by the name of its file: controllers pass it over."""
+"""A request to the standby that keeps a copy, by the name of its file: controllers ignore it."""
 
 
 def put(run: RunDirectory, request: Request) -> Path:
-    """Leave a request for the run's controller. Raises StorageError."""
+    """Write a request for the run's controller.
+
+    Raises StorageError.
+    """
     return run.write_private(run.requests / f"{time.time_ns()}.json", msgspec.json.encode(request))
 
 
 def put_take_over(run: RunDirectory) -> Path:
-    """Tell the standby that keeps this copy to take over. Raises StorageError."""
+    """Tell the standby that keeps this copy to take over.
+
+    Raises StorageError.
+    """
     return run.write_private(run.requests / TAKE_OVER, b"")
 
 
 def take_over_wanted(run: RunDirectory) -> bool:
-    """Whether `put_take_over` was called since the last time."""
+    """Return whether `put_take_over` was called since the last time."""
     path = run.requests / TAKE_OVER
     if not path.exists():
         return False
@@ -69,7 +75,10 @@ def take_over_wanted(run: RunDirectory) -> bool:
 
 
 def taken_up(run: RunDirectory, path: Path) -> bool:
-    """Wait while a controller runs: whether one took the request up. Otherwise it lies there for the next one."""
+    """Wait while a controller runs, and return whether one handled the request.
+
+    Otherwise it is kept for the next one.
+    """
     while path.exists():
         if run.holder() is None:
             return not path.exists()
@@ -78,7 +87,7 @@ def taken_up(run: RunDirectory, path: Path) -> bool:
 
 
 async def obey(run: RunDirectory, server: Server, warn: Callable[[str], None]) -> None:
-    """Take up what was left for this controller, the oldest first."""
+    """Handle the requests for this controller, the oldest first."""
     for path in sorted(run.requests.glob("*.json")):
         try:
             request = msgspec.json.decode(path.read_bytes(), type=Request)

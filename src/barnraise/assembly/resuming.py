@@ -1,4 +1,4 @@
-"""Going on with a run that was interrupted or killed, in the mode it was started in."""
+"""Resumption of a run that was interrupted or killed, in the mode it was started in."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from barnraise.ledger import RunDirectory
 
 
 async def resume_run(run: RunDirectory, voice: Voice) -> Summary:
-    """Go on with a run whose lock is held. Of one that is over, whose controller did not come to write the model and
-    the report, write these; of one that is sealed nothing."""
+    """Resume a run whose lock is held.
+
+    For one that is over, whose controller did not write the model and the report, write these; for one that is sealed
+    nothing.
+    """
     if is_over(run):
         return sealed(run) or summarise(run, recorded_plan(run), voice.say, voice.warn)
     resume = {"train": resume_training, "lab": resume_lab, "serve": resume_serving}[recorded_mode(run)]

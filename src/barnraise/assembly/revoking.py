@@ -1,4 +1,4 @@
-"""Putting a node out of a run for good, or taking an invite back."""
+"""Permanent exclusion of a node, and revocation of an invite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def revoke_invite(run: RunDirectory, token: str) -> bool:
 
 
 def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
-    """Have the run's controller put `node` out: whether one has by now, else the next one does. Raises InputError."""
+    """Have the run's controller exclude `node`: return whether one has, else the next one does.
+
+    Raises InputError.
+    """
     account = read(run)
     names = [totals.node for totals in account.nodes]
     if node not in names:
@@ -37,7 +40,7 @@ def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
 
 
 def way_back(run: RunDirectory, node: str) -> str:
-    """What `node`, which is out, could come back by with another key: the invite that it had; empty when it cannot."""
+    """Return the invite by which an excluded `node` could return with another key; empty when it cannot."""
     with LedgerView(run.ledger) as view:
         changes = [change for _, change in view.news() if isinstance(change, NodeChanged) and change.node == node]
     match = re.fullmatch(r"invite ([0-9a-f]{16})", next((d.reason for d in changes if d.change == Change.ENROLLED), ""))

@@ -1,4 +1,4 @@
-"""The controller alone: a new run or a resumed one, with workers that come by invite."""
+"""The controller alone: a new run or a resumed one, with workers by invite."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from barnraise.transport.handover import HandoverListener
 
 @dataclass(frozen=True)
 class Invitation:
-    """An invite for so many machines, good for so many hours. `hand` is given it, and the file it stands in, once the
-    run listens."""
+    """An invite for `uses` machines, good for `hours` hours.
+
+    `hand` is called with it, and its file, once the run listens.
+    """
 
     uses: int
     hours: float
@@ -42,7 +44,7 @@ async def serve_new(plan: Plan, voice: Voice, invitation: Invitation) -> Summary
 async def resume_serving(
     run: RunDirectory, plan: Plan, voice: Voice, handover: HandoverListener | None = None
 ) -> Summary:
-    """Go on with a run whose lock is held, for the workers that wait for it; some perhaps at a `handover`."""
+    """Continue a run whose lock is held, for the workers that wait for it; some perhaps at a `handover`."""
     return await _serve(run, plan, voice, lambda: None, handover=handover)
 
 
@@ -76,11 +78,13 @@ async def _serve(
 
 
 async def finish_run(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
-    """End a run whose lock is held, as a request in its folder says: without local workers, and where the port is
-    taken by now, without telling anybody."""
+    """End a run whose lock is held, as a request in its folder says.
+
+    There are no local workers, and where the port is taken by now, other workers are not told.
+    """
 
     async def listening(host: Host, note: Say) -> str:
-        """Listen where the run did, so that workers that wait there hear of its end; where that cannot be, nowhere."""
+        """Listen at the run's address, so that waiting workers learn of its end; where that is impossible, nowhere."""
         try:
             return await listen(host.server, run, plan, recorded_mode(run))
         except AddressError as error:

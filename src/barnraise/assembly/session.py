@@ -70,7 +70,7 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
         view.update(host)
         state = host.machine.state
         if local is not None:
-            local.faults.play(state.totals.tokens / budget, host.server.clock())
+            local.faults.play(share=state.totals.tokens / budget, seconds=host.server.clock())
             if local.exhausted and not (state.num_live or state.progress.final or state.progress.stopping):
                 reason = why_nobody_is_left(local.exhausted, host.plan.run_file.training, host.run)
                 host.server.post(InterruptRequested(reason, failed=True))

@@ -49,7 +49,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     size = cost.sizes.parameters
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
     token_bytes = 2 if vocabulary(plan.run_file).size <= 1 << 16 else 4
-    lengths, held_out = row_lengths(plan.run_file), plan.run_file.controller.evaluation_rows
+    lengths, held_out = row_lengths(plan.run_file), plan.run_file.evaluation.rows
     shards = shards_of(rows_of(rows, lengths), shard_bytes(plan.run_file) // token_bytes)
     settings = engine_settings(
         plan,
@@ -86,7 +86,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
         plan.compression.name,
         plan.downlink.name,
         robust=plan.aggregation.individual,
-        evaluation_tokens=controller.evaluation_rows * longest_row(plan.run_file),
+        evaluation_tokens=plan.run_file.evaluation.rows * longest_row(plan.run_file),
         row_tokens=longest_row(plan.run_file),
         threads=controller.threads,
     )

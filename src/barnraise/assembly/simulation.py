@@ -43,7 +43,7 @@ CONTROLLER_LINK = "1gbit"
 """The controller's own line in a simulation whose run file names none."""
 
 OVERHEAD_PARAMETERS = 10_000_000
-"""A small model keeps no machine busy: it trains as if it had this many parameters more."""
+"""A small model does not use a machine fully: it trains as if it had this many parameters more."""
 
 TASK_SECONDS = 30.0
 """Seconds that a task takes a node of speed 1 at least, where the pace is not given. At 2 teraflops a task of a small
@@ -63,11 +63,11 @@ def simulate(
     executors: Mapping[str, MakeExecutor] = {},
     aims: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Report:
-    """Play the run of `plan`, `watch` around it; RunFailedError when its training comes to nothing.
+    """Simulate the run of `plan`, with `watch` around it; RunFailedError when its training fails.
 
-    Imports torch, and makes the dataset in a temporary folder, for real tensors alone. With these, `executors` make
-    what carries out the tasks of the nodes that they name, and the report says how near the model is to what `aims`
-    want, the sections of attacks by name (None: those of the plan's workers).
+    Imports torch, and makes the dataset in a temporary folder, for real tensors alone. With these, `executors` make the
+    executors of the nodes that they name, and the report says how near the model is to the targets of `aims`, the
+    sections of attacks by name (None: those of the plan's workers).
     """
     cost = estimate(plan)
     rate = trial.tokens_per_second or default_rate(plan, cost.sizes.parameters)
@@ -112,7 +112,7 @@ def simulate(
 
 
 def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealControllerWork) -> dict[str, Target]:
-    """How near `model` is to what attacks of these sections want."""
+    """Return how near `model` is to the targets of attacks of these sections."""
     from barnraise.emulation.attacks.catalog import create
 
     found = {}
@@ -125,20 +125,23 @@ def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealContro
 
 
 def nominal_rate(num_parameters: int) -> float:
-    """Tokens a second of a machine of speed 1.0: six operations a parameter and token."""
+    """Return the tokens a second of a machine of speed 1.0: six operations a parameter and token."""
     return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
 
 
 def default_rate(plan: Plan, num_parameters: int) -> float:
-    """Tokens a second of a machine of speed 1.0 where nobody says: fewer for a small model, whose tasks would be over
-    in a moment, unless the run file gives machines' operations a second."""
+    """Return the default tokens a second of a machine of speed 1.0.
+
+    Fewer for a small model, whose tasks would be over in a moment, unless the run file gives machines' operations a
+    second.
+    """
     if any(worker.flops_per_second is not None for worker in plan.run_file.workers):
         return nominal_rate(num_parameters)
     return min(nominal_rate(num_parameters), plan.task_tokens / TASK_SECONDS)
 
 
 def pace_text(plan: Plan, trial: Trial) -> str:
-    """How fast machines are, and why."""
+    """Describe how fast machines are, and why."""
     rate = trial.tokens_per_second or default_rate(plan, estimate(plan).sizes.parameters)
     chosen = "as given" if trial.tokens_per_second else "--tokens-per-second sets another pace"
     seconds = duration_text(plan.task_tokens / rate)
@@ -149,7 +152,7 @@ def pace_text(plan: Plan, trial: Trial) -> str:
 
 
 def make_fleet(plan: Plan, nodes: int, rate: float, seed: int) -> list[Machine]:
-    """The run file's workers when there are as many; else machines of random speeds, the first with their names."""
+    """Return the run file's workers if as many; else machines of random speeds, the first with their names."""
     workers = plan.run_file.workers
     if len(workers) == nodes:
         return [_machine(plan, worker, rate, index) for index, worker in enumerate(workers)]
@@ -175,5 +178,5 @@ def _churn(plan: Plan, trial: Trial, fleet: Sequence[Machine]) -> MakeChurn | No
 
 
 def _joining(plan: Plan, rate: float, worker: WorkerSection) -> Machine:
-    """The machine of a worker that a fault lets join."""
+    """Return the machine of a worker that a fault adds."""
     return _machine(plan, worker, rate, len(plan.run_file.workers))

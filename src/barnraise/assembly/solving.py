@@ -1,4 +1,4 @@
-"""What a model that was trained on satisfiability has really learned: it solves formulas it has never seen."""
+"""The real skill of a model that was trained on satisfiability: it solves formulas it has never seen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnraise.data.shards import Dataset
 
 FEWEST, MOST = 100, 500
-"""Formulas to solve; 500 know a share to about 2 points."""
+"""Formulas to solve; 500 determine a share to about 2 points."""
 
 BUDGET = 2e11
 """Floating-point operations that solving may take: about half a minute on one core, at the pace of small batches."""
@@ -48,7 +48,7 @@ def solve(model: Any, dataset: Dataset) -> SatScores:
 
 
 def num_formulas(num_parameters: int, context: int) -> int:
-    """How many formulas to solve: as many as BUDGET allows at 2 operations a parameter and token, FEWEST to MOST.
+    """Return how many formulas to solve, within BUDGET at 2 operations a parameter and token, FEWEST to MOST.
 
     >>> num_formulas(390_000, 62), num_formulas(2_000_000, 250), num_formulas(100_000_000, 300)
     (500, 200, 100)
@@ -57,9 +57,10 @@ def num_formulas(num_parameters: int, context: int) -> int:
 
 
 def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad: int) -> list[list[int]]:
-    """The likeliest next token, again and again, up to `eos` or until a row has `context` tokens.
+    """Append the likeliest next token up to `eos` or until a row has `context` tokens.
 
-    `prompts` are all of one length. Keys and values of earlier tokens are cached. Returns what follows each prompt.
+    `prompts` are all of one length. Keys and values of earlier tokens are cached. Returns the completion of each
+    prompt.
     """
     import torch
 
@@ -81,7 +82,7 @@ def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad:
 
 
 def load_model(folder: Path) -> Any:
-    """The model in a Hugging Face folder, in evaluation mode; ModelError when it does not load."""
+    """Load the model in a Hugging Face folder, in evaluation mode; ModelError when it does not load."""
     from transformers import AutoModelForCausalLM
 
     try:

@@ -1,4 +1,4 @@
-"""A standby: a run copied as it goes, and its controller from the moment at which the first one is gone."""
+"""A standby: a continuous copy of a run, and its controller once the first one is lost."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from barnraise.transport.handover import HandoverListener
 from barnraise.trust.roles import STANDBY, wrong_invite
 
 MARK = "standby"
-"""A file that is in the folder while it is a copy, and no run by itself."""
+"""A file in the folder while it is a copy, and no run by itself."""
 
 TELL = 10.0
-"""Seconds between two words about how far behind it is."""
+"""Seconds between two messages about its lag."""
 
 _FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 @dataclass(frozen=True)
 class StandbyPlace:
-    """Where a standby keeps its copy, and where workers are to find it: ports of 0 are any free ones."""
+    """The folder of a standby's copy, and its address for workers: ports of 0 are any free ones."""
 
     folder: Path = Path("standby")
     host: str = ""
@@ -66,13 +66,12 @@ class StandbyPlace:
 
 
 async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | None:
-    """Follow the run that `invite` is for, and take over when its controller is gone: what came of the run then. None
-    when it ended without this standby, or a signal ended the standby.
+    """Follow the run that `invite` is for, take over when its controller is lost, and return the run's summary.
 
-    Raises InviteError when the controller does not let it follow, RunDirectoryError for a folder that is no copy or a
-    broken one, AddressError when nobody answers.
+    None when it ended without this standby, or a signal ended the standby. Raises InviteError when the controller
+    refuses it, RunDirectoryError for a folder that is no copy or a broken one, AddressError when no controller answers.
     """
-    ticket = Invite.parse(invite, 0.0)  # it may be late for one that followed before: the controller knows
+    ticket = Invite.parse(invite, 0.0)  # may be expired for one that followed before: the controller decides
     if ticket.role != STANDBY:
         raise InviteError(wrong_invite(ticket.role, STANDBY))
     run = _folder(place.folder, ticket.run)
@@ -80,7 +79,7 @@ async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | 
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")
         run.write(run.path / addresses.FILE, msgspec.json.encode(addresses.Whereabouts(ports.uri, "serve")))
         follows(run, ticket.uri)
-        take_over_wanted(run)  # of an earlier standby
+        take_over_wanted(run)  # from an earlier standby
         handover = await _follow(run, ticket, ports, voice, place.name)
         if handover is None:
             return None
@@ -98,8 +97,10 @@ async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | 
 
 
 async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice, name: str) -> HandoverListener | None:
-    """Copy until this standby is to be the controller: where workers have come to it. None when nothing is left to
-    do."""
+    """Copy until this standby is to be the controller, and return the listener that workers have reached.
+
+    None when nothing is left to do.
+    """
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "standby"
     keys = Keys.load_or_create(run.keys / KEY)
     copy = _open_copy(run, ticket.run)
@@ -152,7 +153,10 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
 
 
 async def check(run: RunDirectory, follower: Follower) -> None:
-    """Nothing is taken over that is not as it was copied. Raises RunDirectoryError."""
+    """Check that the copy equals the original before a takeover.
+
+    Raises RunDirectoryError.
+    """
     try:
         await follower.check()
     except CorruptionError as error:
@@ -164,7 +168,10 @@ async def check(run: RunDirectory, follower: Follower) -> None:
 
 
 async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
-    """Say how far behind the copy is: once it is complete, and then now and again. Get ready as soon as it is."""
+    """Report the copy's lag: once it is complete, and then from time to time.
+
+    Prepare the takeover as soon as it is.
+    """
     complete, warm, said_at = False, False, 0.0
     while True:
         await asyncio.sleep(0.2)
@@ -184,7 +191,7 @@ async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
 
 
 def _folder(base: Path, name: str) -> RunDirectory:
-    """The folder of a copy: a new one, or one that was begun before."""
+    """Return the folder of a copy: a new one, or one that was begun before."""
     path = (base / name).absolute()
     if path.exists() and not (path / MARK).is_file():
         raise RunDirectoryError(
@@ -216,7 +223,7 @@ def _broken(run: RunDirectory, reason: str) -> RunDirectoryError:
 
 
 def _moved(content: bytes, ports: Ports) -> bytes:
-    """The run file of a run that moves here."""
+    """Return the run file of a run that moves here."""
     run_file = build(parse(content, "the controller's run file"))
     host, port, http_port = ports.where
     section = run_file.controller.model_copy(update={"host": host, "port": port, "http_port": http_port})

@@ -1,4 +1,4 @@
-"""What to simulate: a plan, and a fleet and time to play it with."""
+"""The parameters of a simulation: a plan, a fleet and a duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan
 
 DEFAULT_NODES = 100
-"""Nodes where neither the run file nor anybody else says how many."""
+"""Nodes where neither the run file nor the caller gives a number."""
 
 VECTORS_A_NODE = 7
 """Replica, start, two moments, residual, and the payloads of unanswered and unmerged contributions."""
@@ -23,10 +23,10 @@ VECTORS_A_NODE = 7
 
 @dataclass(frozen=True)
 class Trial:
-    """What to simulate: `nodes` machines around `tokens_per_second` (None: what `NOMINAL_FLOPS` makes of the model).
+    """A simulation of `nodes` machines around `tokens_per_second` (None: by `NOMINAL_FLOPS` and the model).
 
-    `hours` of virtual time instead of the token budget; with `churn` machines leave and come back, as preemptible ones
-    do (True), or like the fit or the trace file of that name; `real` tensors. A `fleet` counts instead of one that is
+    `hours` of virtual time instead of the token budget; with `churn` machines leave and return, as preemptible ones do
+    (True), or like the fit or the trace file of that name; `real` tensors. A `fleet` counts instead of one that is
     drawn. With `skipped` the run begins after that share of the rows, which come last: another order of the same ones.
     With `skew` nodes have rows of different kinds: Dirichlet's concentration, the smaller the less alike they are.
     """
@@ -52,10 +52,10 @@ def planned(
     churn: bool | str = False,
     tokens_per_second: float | None = None,
 ) -> tuple[Plan, Trial]:
-    """The plan of the run as it is to be simulated, and how. `nodes` are the run file's workers unless given, `seed` is
-    the run file's.
+    """Return the plan of a run to simulate, and its parameters.
 
-    Raises RunFileError, OptionError, and ModelError when this machine cannot hold so many replicas of real tensors.
+    `nodes` are the run file's workers unless given, `seed` is the run file's. Raises RunFileError, OptionError, and
+    ModelError when this machine cannot hold the replicas of real tensors.
     """
     for name, value in (("nodes", nodes), ("hours", hours), ("tokens per second", tokens_per_second)):
         if value is not None and not 0 < value < math.inf:

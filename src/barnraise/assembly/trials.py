@@ -1,6 +1,6 @@
-"""Plays a matrix of attacks: each of its runs is a simulation that trains, in a process of its own.
+"""The runs of a matrix of attacks: each is a simulation that trains, in a process of its own.
 
-What was found is kept line by line as it comes, so that a matrix that was ended goes on where it was.
+Results are written line by line as they come, so that an interrupted matrix continues.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from barnraise.ledger.disk import storage_errors
 from barnraise.plan.matrix import Cell, Matrix
 
 RESULTS, TABLE, PICTURE, VERDICTS = "results.jsonl", "table.md", "heat-map.png", "verdicts.json"
-"""What is in the folder of a matrix."""
+"""The files in the folder of a matrix."""
 
 TASK_SECONDS = 20.0
-"""That a usual task takes a node, in virtual time: much longer than the fleet takes to be there."""
+"""Virtual seconds of a usual task for a node: much longer than the start of the fleet."""
 
 
 @dataclass(frozen=True)
 class MatrixProgress:
-    """How far a matrix is: the run that ended last, how many have, and how many there are."""
+    """The progress of a matrix: the run that ended last, how many have, and how many there are."""
 
     cell: Cell
     found: Found
@@ -44,10 +44,10 @@ class MatrixProgress:
 
 
 def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[MatrixProgress], None]) -> list[Verdict]:
-    """Play all runs that `folder` has no result of, so many at a time, and write there what came of them.
+    """Play all runs without a result in `folder`, `processes` at a time, and write the results there.
 
-    Raises StorageError, and what a run raises that cannot be set up; KeyboardInterrupt on SIGINT and SIGTERM, once
-    nothing of it is left but what was found.
+    Raises StorageError, and the errors of a run that cannot be set up; KeyboardInterrupt on SIGINT and SIGTERM, once
+    all processes have ended.
     """
     results = _Results(folder / RESULTS)
     wanted = {cell.key: cell for cell in matrix.cells}
@@ -74,13 +74,13 @@ def play_matrix(matrix: Matrix, folder: Path, processes: int, say: Callable[[Mat
 
 
 def _deaf() -> None:
-    """A signal to all processes of a terminal is for the one that ends the others."""
+    """Ignore the signals to all processes of a terminal, which the parent handles."""
     for number in NUMBERS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapping[str, Any]]) -> Found:
-    """One run, with one thread."""
+    """Play one run, with one thread."""
     os.environ["OMP_NUM_THREADS"] = "1"
     from barnraise.assembly.simulation import simulate
     from barnraise.assembly.trial import Trial
@@ -116,7 +116,7 @@ def play(content: Mapping[str, Any], skew: float | None, aims: Mapping[str, Mapp
 
 
 class _Results:
-    """Lines of a run's key, what it was, and what came of it."""
+    """Lines with a run's key, its parameters, and its result."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Lets a person try a run's model: it solves one formula, or continues one text."""
+"""Trials of a run's model by a user: it solves one formula, or continues one text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Solved:
     unlike: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The same by name, for a program to read."""
+        """Return the same by name, for programs."""
         return {
             "text": self.shown,
             "trace_accepted": self.proved,
@@ -55,7 +55,7 @@ class FormulaTrial:
 
     @property
     def fits(self) -> str:
-        """The formulas that the model can read, in words."""
+        """Describe the formulas that the model can read."""
         formulas = self.options.formulas
         return (
             f"up to {self.tokenizer.num_variables} variables, {formulas.slots} clauses and {self.tokenizer.longest} "
@@ -63,7 +63,7 @@ class FormulaTrial:
         )
 
     def held_out(self, seed: int) -> Formula:
-        """A formula that the model was not trained on; one in two needs search, where the dataset keeps such apart."""
+        """Return a formula that the model was not trained on; one in two needs search, where the dataset has such."""
         import numpy as np
 
         from barnraise.data.sat import backtracking
@@ -91,7 +91,7 @@ class FormulaTrial:
         return Solved(shown, score.valid, score.verdict, truth, self._unlike(formula))
 
     def _unlike(self, formula: Formula) -> str:
-        """How `formula` is smaller than any that the model was trained on."""
+        """Describe how `formula` is smaller than any that the model was trained on."""
         formulas = self.options.formulas
         fewest = round(formulas.clause_ratio * formulas.variables[0])
         if formulas.family not in ("random", "skewed") or len(formula.clauses) >= fewest:
@@ -101,7 +101,7 @@ class FormulaTrial:
         )
 
     def _fitted(self, formula: Formula) -> Formula:
-        """`formula` with its clauses as the dataset writes them: no literal twice."""
+        """Return `formula` with its clauses as the dataset writes them: no literal repeats."""
         from barnraise.data.dimacs import Formula
 
         slots, tokenizer = self.options.formulas.slots, self.tokenizer
@@ -127,7 +127,7 @@ class TextTrial:
         self.model, self.tokenizer, self.context = model, tokenizers.of(dataset), dataset.meta.context
 
     def complete(self, prompt: str, *, tokens: int, temperature: float, seed: int) -> str:
-        """What the model writes behind `prompt`: up to `tokens` tokens; the likeliest ones at temperature 0.
+        """Return the model's continuation of `prompt`, up to `tokens` tokens; the likeliest ones at temperature 0.
 
         A prompt that is longer than the model's context is cut at its beginning.
         """
@@ -149,9 +149,11 @@ class TextTrial:
 
 @contextmanager
 def opened(run: RunDirectory, *, warn: Callable[[str], None] = lambda text: None) -> Iterator[FormulaTrial | TextTrial]:
-    """A trial of the model of `run`: that of `model/` if the run is over, else that of its newest checkpoint, which is
-    written to a folder that is removed afterwards. Nothing in the run's folder changes. Raises InputError for data of a
-    kind that has no trial, ModelError, CorruptionError."""
+    """Open a trial of the model of `run`: that of `model/` if the run is over, else of its newest checkpoint.
+
+    The latter is written to a folder that is removed afterwards. Nothing in the run's folder changes. Raises InputError
+    for data of a kind that has no trial, ModelError, CorruptionError.
+    """
     from barnraise.assembly.exporting import export_model
     from barnraise.assembly.solving import load_model
     from barnraise.data.shards import Dataset
@@ -170,4 +172,4 @@ def opened(run: RunDirectory, *, warn: Callable[[str], None] = lambda text: None
 
 
 TRIALS: dict[str, type[FormulaTrial] | type[TextTrial]] = {"sat": FormulaTrial, "text": TextTrial}
-"""Kinds of data -> how a model of them is tried."""
+"""Kinds of data -> the class of their models' trials."""

@@ -1,4 +1,4 @@
-"""`barnraise attack MATRIX.yaml`: which rule withstands which attack, found out by simulations that train."""
+"""`barnraise attack MATRIX.yaml`: which rule withstands which attack, measured by simulations that train."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 NOBODY = (
-    "nobody's work: training.scores: 0.2, or tasks: stateless with audits: 0.05, finds who does not do what it is given"
+    "nobody's work: trust.scores: 0.2, or training.tasks: stateless with trust.audits: 0.05, finds who does not "
+    "do what it is given"
 )
 """Who looks at whose work, where strangers may join and the run file says nothing of it."""
 
@@ -75,11 +76,11 @@ def _verify(run_file: Path, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
 
 def _looked_at(plan: Plan) -> str:
     """Which share of the work is looked at for lies; empty where none is."""
-    training, told = plan.run_file.training, []
-    if training.audits and plan.stateless:
-        told.append(f"{training.audits:.2g} of the contributions by another node that does them anew")
-    if training.scores:
-        told.append(f"{training.scores:.2g} of the contributions by what they do for their own rows")
+    trust, told = plan.run_file.trust, list[str]()
+    if trust.audits and plan.stateless:
+        told.append(f"{trust.audits:.2g} of the contributions by another node that does them anew")
+    if trust.scores:
+        told.append(f"{trust.scores:.2g} of the contributions by what they do for their own rows")
     return ", ".join(told)
 
 
@@ -103,7 +104,7 @@ def _gated(plan: Plan) -> str:
     from barnraise.aggregation.defaults import GATE_PASSES
     from barnraise.plan.dataset import longest_row
 
-    rows = plan.run_file.training.loss_gate or 0
+    rows = plan.run_file.trust.loss_gate or 0
     tokens = float(f"{GATE_PASSES * rows * longest_row(plan.run_file):.2g}")
     return (
         f"each version on {rows} training rows: nodes without which it does better are left out; for each version the "
@@ -158,7 +159,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)
-    if plan.run_file.training.loss_gate:
+    if plan.run_file.trust.loss_gate:
         yield "loss gate", _gated(plan)
     if plan.run_file.workers and (said := plan.aggregation.beside_overview(len(plan.run_file.workers))):
         yield "overview", said

@@ -1,4 +1,4 @@
-"""`barnraise clean`: lists what runs and joins left on this machine, and removes what is named."""
+"""`barnraise clean`: lists the folders that runs and joins left on this machine, and removes named ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Aligned columns for the terminal. A tenth of the cost of a rich table: the live view draws them twice a second."""
+"""Aligned columns for the terminal.
+
+A tenth of the cost of a rich table: the live view draws them twice a second.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from typing import TypeAlias
 from rich.text import Text
 
 Cell: TypeAlias = str | tuple[str, str]
-"""What it says, or that and its style."""
+"""A cell's text, or the text and its style."""
 
 
 def columns(rows: Sequence[Sequence[Cell]], align: str, *, header: bool = True, gap: int = 2) -> list[Text]:
-    """A line for each row; `align` has one of "<" and ">" for each column. With `header` the first row is dim.
+    """Return a line for each row; `align` has one of "<" and ">" for each column.
 
-    A cell is one character a letter wide: what comes from outside is shown in ASCII (`chronicle.plain`).
+    With `header` the first row is dim. A cell is one character a letter wide: untrusted text is shown in ASCII
+    (`chronicle.plain`).
     """
     if not rows:
         return []

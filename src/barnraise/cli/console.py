@@ -1,5 +1,7 @@
-"""What the commands print with: results on stdout, everything else on stderr; colours only on a terminal. Nothing that
-stands in a text is obeyed there, whoever said it."""
+"""The output of the commands: results on stdout, everything else on stderr; colours only on a terminal.
+
+Control characters in a text have no effect.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +18,35 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "") -> None:
-    """A line of the command's result."""
+    """Print a line of the command's result."""
     _write(sys.stdout, text)
 
 
 def emit_json(value: Any) -> None:
-    """One line of JSON: the result for a program to read. NaN and infinities become null, as JSON has none."""
+    """Print one line of JSON: the result for a program to read.
+
+    NaN and infinities become null, as JSON has none.
+    """
     _write(sys.stdout, json.dumps(_finite(value), allow_nan=False))
 
 
 def note(text: str) -> None:
-    """A remark beside the result."""
+    """Print a remark beside the result."""
     _write(sys.stderr, text)
 
 
 def warn(text: str) -> None:
-    """Something that works, but probably not as meant."""
+    """Print a warning: it works, but probably not as intended."""
     _labelled("warning", "yellow", text)
 
 
 def fail(text: str) -> None:
-    """Why the command ends without having done its work."""
+    """Print why the command ends without a result."""
     _labelled("error", "bold red", text)
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """A rich console for live views and tables on `stream` (stdout); plain text where that is no terminal."""
+    """Return a rich console for live views and tables on `stream` (stdout); plain text where that is no terminal."""
     from barnraise.cli.screen import Screen
 
     return Screen(file=stream or sys.stdout, soft_wrap=True)
@@ -57,7 +62,7 @@ def _labelled(label: str, style: str, text: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Print, unless nobody reads any more (`| head`, a terminal that was closed): the command's work goes on then."""
+    """Print, and ignore a closed stream (`| head`, a terminal that was closed): the command continues."""
     try:
         stream.write(f"{visible(text)}\n")
         stream.flush()

@@ -1,4 +1,4 @@
-"""`barnraise data`: makes datasets, solves and checks formulas, looks at what a dataset holds."""
+"""`barnraise data`: makes datasets, solves and checks formulas, shows the content of a dataset."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ MIN_FILES = 1024
 
 @dataclass(frozen=True)
 class SystemCheck:
-    """One thing looked at. What is not `required` only some uses need; `remedy` is for when it is missing."""
+    """One check of this machine.
+
+    Only some uses need a check that is not `required`; `remedy` is for when it fails.
+    """
 
     name: str
     ok: bool
@@ -40,7 +43,10 @@ class SystemCheck:
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
-    """Say what this machine has and lacks, with remedies. Exit code 1 when something needed is missing."""
+    """Say what this machine has and lacks, with remedies.
+
+    Exit code 1 when something needed is missing.
+    """
     findings = list(examine())
     healthy = all(finding.ok for finding in findings if finding.required)
     if json:
@@ -54,7 +60,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one line of 
 
 
 def examine() -> Iterator[SystemCheck]:
-    """Look at this machine; takes seconds, since it really imports torch and transformers."""
+    """Examine this machine; takes seconds, since it imports torch and transformers."""
     version = platform.python_version()
     needed = ".".join(map(str, MIN_PYTHON))
     yield SystemCheck("python", sys.version_info >= MIN_PYTHON, version, f"install Python {needed} or newer")
@@ -69,7 +75,7 @@ def examine() -> Iterator[SystemCheck]:
 
 
 def _package(name: str, remedy: str, detail: Callable[[Any], str], distribution: str = "") -> SystemCheck:
-    """Whether a package imports: that it is installed says little."""
+    """Check that a package imports, not only that it is installed."""
     try:
         module = importlib.import_module(name)
         found = f"{metadata.version(distribution or name)} {detail(module)}".strip()
@@ -138,7 +144,7 @@ def _loopback() -> SystemCheck:
 
 
 def _namespaces() -> SystemCheck:
-    """Only a lab, and tests of two machines in one, need them."""
+    """Check what only a lab, and tests of two machines in one, need."""
     from barnraise.emulation import namespaces
 
     lack, _, remedy = namespaces.missing().partition(": ")

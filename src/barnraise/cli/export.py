@@ -32,7 +32,7 @@ def export(
 ) -> None:
     """Write a run's model in Hugging Face format, with its tokenizer.
 
-    Writes the newest version of which there is a checkpoint (with training.average: the average up to it); at the end
+    Writes the newest version of which there is a checkpoint (with evaluation.average: the average up to it); at the end
     of a run that is its last. It loads with
     transformers: AutoModelForCausalLM.from_pretrained(FOLDER) and AutoTokenizer.from_pretrained(FOLDER).
     """

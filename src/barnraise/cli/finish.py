@@ -15,8 +15,8 @@ def finish(
     """End a run early: one more version of what was accepted so far, its evaluation, the exported model, the report.
 
     A controller that runs is asked to, and waited for; it prints its summary where it was started. A run that was
-    interrupted or killed is ended here. Either way it cannot go on afterwards. Of a run whose ledger or payloads are
-    damaged the model of the newest checkpoint is written, and the run is left as it is.
+    interrupted or killed is ended here. Either way it cannot be resumed afterwards. If a run's ledger or payloads are
+    damaged, the model of the newest checkpoint is written, and the run is left as it is.
     """
     from barnraise.assembly.ending import Summary
     from barnraise.assembly.finishing import finish as end

@@ -21,9 +21,9 @@ def invite(
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once.
 
-    A worker trains; a helper measures losses and does others' work anew, but trains nothing; an observer reads how the
+    A worker trains; a helper measures losses and repeats others' work, but trains nothing; an observer reads how the
     run stands (`barnraise status INVITE`); a standby copies the run, to take over (`barnraise standby INVITE`). One for
-    a standby gives all that the run has, its secret keys too: hand it to nobody whom you would not let run it.
+    a standby gives all that the run has, its secret keys too: give it only to people whom you would let run it.
     """
     from barnraise.assembly.invites import another_invite
     from barnraise.core.units import seconds_of

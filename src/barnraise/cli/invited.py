@@ -1,4 +1,4 @@
-"""`barnraise invites RUN_DIR`: what each invite to a run is for, and whether it lets anybody in."""
+"""`barnraise invites RUN_DIR`: the role and state of each invite to a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def invites(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
 ) -> None:
-    """List a run's invites: role, uses left, expiry. The secrets are not kept, so no invite can be shown again."""
+    """List a run's invites: role, uses left, expiry.
+
+    The secrets are not kept, so no invite can be shown again.
+    """
     from barnraise.assembly.invites import open_book
     from barnraise.ledger import RunDirectory
 
@@ -51,7 +54,7 @@ def _show(tokens: list[Token], now: float) -> None:
 
 
 def _state(token: Token, now: float) -> str:
-    """open, or why it lets nobody in."""
+    """Return open, or why the invite admits no machine."""
     if token.revoked:
         return "taken back"
     if now >= token.expires:

@@ -1,4 +1,4 @@
-"""How an invite is handed on: told by the command that makes it, read by the one that takes it."""
+"""The passing on of an invite: shown by the command that makes it, read by the one that takes it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,21 @@ MAX_INVITE = 4096
 
 
 def show(run: RunDirectory, invite: Invite, file: Path) -> None:
-    """Say how to join. The invite itself stands in `file`, and on a terminal, which keeps no log."""
+    """Print how to join.
+
+    The invite itself is in `file`, and on a terminal, which keeps no log.
+    """
     console.note("workers join with:")
     console.note(f"barnraise join '{invite if sys.stderr.isatty() else f'@{file}'}'")
     console.note(f"to take it back: {program()} revoke {run.path} {invite.token}")
 
 
 def given(text: str) -> str:
-    """The invite that `text` is, or names: `@FILE`, or `-` for standard input. Whoever is on this machine may read a
-    command's arguments, so these and the environment are where a secret belongs. Raises InviteError."""
+    """Return the invite that `text` is, or names: `@FILE`, or `-` for standard input.
+
+    Other users of this machine may read a command's arguments, so a secret belongs in these or the environment. Raises
+    InviteError.
+    """
     try:
         if text == "-":
             if sys.stdin.isatty():

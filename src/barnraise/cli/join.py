@@ -86,15 +86,15 @@ def join(
 ) -> None:
     """Work for the run that an invite is for, until it is over or you press Ctrl-C.
 
-    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port:
-    ZMQ, or HTTP where ZMQ does not get through and the controller offers it.
-    Other users of this machine can read arguments: give the invite in a file or in the environment if there are any.
-    Shows what the machine does and has done: in a live line on a terminal, elsewhere in a line each half minute.
-    On SIGINT or SIGTERM, and when its time is over, it hands in what it has and leaves, within a minute whatever the
-    controller does; on a second signal it ends at once. Started again, it takes part as the same node. A second
-    process, or a machine with the same host name or a copy of its keys, takes a name of its own.
-    Exit code 0: the run is over. 75: the lent time is over, or it was asked to leave; it may come again. 2: it is
-    refused for good, or something that was given cannot work. 1: it failed. 130: a second signal ended it.
+    Needs nothing but the invite: model, data and settings come from the controller. Only dials out, over one port: ZMQ,
+    or HTTP where ZMQ does not get through and the controller offers it. Other users of this machine can read arguments:
+    give the invite in a file or in the environment if there are any. Shows what the machine does and has done: in a
+    live line on a terminal, elsewhere in a line each half minute. On SIGINT or SIGTERM, and when its time is over, it
+    submits its results and leaves, within a minute whatever the controller does; on a second signal it ends at once.
+    Started again, it takes part as the same node. A second process, or a machine with the same host name or a copy of
+    its keys, takes a name of its own. Exit code 0: the run is over. 75: the lent time is over, or it was asked to
+    leave; it may come again. 2: it is refused permanently, or something that was given cannot work. 1: it failed. 130:
+    a second signal ended it.
     """
     from barnraise.cli.lending import make_view
 
@@ -116,6 +116,6 @@ def join(
 
 
 def _end_within(seconds: float) -> None:
-    """End the process then, should the worker still hold it: by a step that takes for ever, for example."""
+    """End the process after `seconds` if the worker still holds it, for example by an endless step."""
     words = "the worker did not end in time by itself: it is ended now, and what it was working on is lost"
     end_within(seconds, lambda: console.fail(words))

@@ -1,4 +1,4 @@
-"""How `barnraise join` shows what the machine does: a live view, plain lines, or lines of JSON."""
+"""The views of `barnraise join`: a live view, plain lines, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 LOG_SECONDS = 30.0
-"""Between two lines of a log."""
+"""Seconds between two lines of a log."""
 
 FORMS = ("live", "plain", "json")
 
 
 class PlainView:
-    """A line each half minute and for each thing of note; `verbose` for each contribution, too."""
+    """Prints a line each half minute and for each event of note; `verbose` for each contribution, too."""
 
     def __init__(self, verbose: bool) -> None:
         self.progress: Progress | None = None
@@ -48,7 +48,7 @@ class PlainView:
 
 
 class JsonView(PlainView):
-    """The same as objects on standard output, one a line: `event` is note, progress or end."""
+    """Prints objects on standard output, one a line: `event` is note, progress or end."""
 
     def note(self, text: str) -> None:
         self._emit("note", {"text": text})
@@ -65,7 +65,7 @@ class JsonView(PlainView):
 
 
 class LiveView(PlainView):
-    """One line at the bottom of the terminal, drawn anew twice a second; notes go above it."""
+    """Draws one line at the bottom of the terminal twice a second; notes go above it."""
 
     def __init__(self, verbose: bool) -> None:
         super().__init__(verbose)
@@ -96,7 +96,10 @@ class LiveView(PlainView):
 
 
 def make_view(form: str, verbose: bool) -> PlainView:
-    """The view of a form's name; "" is live on a terminal that can draw it, plain elsewhere. UnknownNameError."""
+    """Return the view of a form's name; "" is live on a terminal that can draw it, plain elsewhere.
+
+    UnknownNameError.
+    """
     capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     form = form or ("live" if capable else "plain")
     if form not in FORMS:

@@ -55,7 +55,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, (_, line) in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=line))  # what `--help` lists
+            self.add_command(TyperCommand(name, help=line))  # for the list of `--help`
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -69,7 +69,7 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """The command `name`, from its module."""
+    """Load the command `name` from its module."""
     function = f"{name}_" if keyword.iskeyword(name) else name
     found = getattr(importlib.import_module(COMMANDS[name][0]), function)
     application = found if isinstance(found, typer.Typer) else typer.Typer(add_completion=False)

@@ -28,13 +28,13 @@ LONGEST_BAR = 60
 
 @dataclass(frozen=True)
 class Heading:
-    """Which run it is, and how it stands."""
+    """The run's name and state."""
 
     run: str
     mode: str
     seconds: float
     standing: str  # "", or why it does not train: starting, paused, finishing
-    standby: str = ""  # how far behind it is, if one follows
+    standby: str = ""  # its standby's lag, if one follows
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PanelProgress:
 
 @dataclass(frozen=True)
 class Figures:
-    """What has been counted so far."""
+    """Figures that have been counted so far."""
 
     version: int
     buffer_size: int
@@ -68,7 +68,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Moment:
-    """What there is to see. `losses` are (version, loss)."""
+    """The content of one picture.
+
+    `losses` are (version, loss).
+    """
 
     heading: Heading
     progress: PanelProgress
@@ -80,7 +83,7 @@ class Moment:
 
 
 def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
-    """The picture, for a terminal of that size: in about `height` lines at most."""
+    """Draw the picture, for a terminal of that size: in about `height` lines at most."""
     uses = [Text(), *use_table(moment.links)] if moment.links else []
     room = max(3, height - CHROME - len(uses) - min(MOST_EVENTS, len(moment.happenings)))
     drawn = [_heading(moment.heading), _progress(moment.progress, width), Text()]
@@ -93,7 +96,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
 
 
 def line(moment: Moment) -> str:
-    """The same moment for a log, on one line."""
+    """Return the same moment for a log, on one line."""
     loss = loss_text(moment.losses[-1][1]) if moment.losses else "-"
     progress, figures, standing = moment.progress, moment.figures, printable(moment.heading.standing)
     shown = [
@@ -110,7 +113,7 @@ def line(moment: Moment) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
-    """The curve of `values` in blocks, the lowest the smallest; of more than `width` values, evenly chosen ones.
+    """Draw the curve of `values` in blocks, the lowest the smallest; more than `width` values are thinned evenly.
 
     >>> sparkline([4.0, 3.0, 2.0, 1.0]), sparkline([1.0, 1.0])
     ('█▆▃▁', '▁▁')
@@ -145,7 +148,7 @@ def _progress(progress: PanelProgress, width: int) -> Text:
 
 
 def _figures(figures: Figures, losses: Sequence[float]) -> list[Text]:
-    """Two lines of labelled figures that do not move."""
+    """Return two lines of labelled figures with fixed places."""
     loss = f"{loss_text(losses[-1])} {sparkline(losses)}" if losses else "-"
     pairs: list[tuple[str, Cell]] = [
         ("loss", (loss, "bold")),
@@ -166,7 +169,7 @@ def _withstood(figures: Figures) -> str:
 
 
 def told(happenings: Sequence[Happening]) -> list[Text]:
-    """A line for each: when, and what."""
+    """Return a line for each event: time and text."""
     rows: list[list[Cell]] = [
         [(duration_text(happening.time), "dim"), (happening.text, _EVENT_STYLES.get(happening.kind, ""))]
         for happening in happenings
@@ -190,7 +193,7 @@ _EVENT_STYLES = {
 
 
 def _short(count: int) -> str:
-    """A count of tokens in three digits.
+    """Return a count of tokens in three digits.
 
     >>> _short(950), _short(12_345), _short(7_800_000)
     ('950', '12.3k', '7.80M')

@@ -1,4 +1,4 @@
-"""How far a simulation is and how long it will take: a line that is drawn anew on a terminal, plain lines elsewhere."""
+"""The progress of a simulation and its remaining time: one changing line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INTERVAL = 10.0
 """Seconds between lines where there is no terminal."""
 
 WARM_UP = 1.0
-"""Seconds before the pace so far says how long the rest will take."""
+"""Seconds before the pace so far gives an estimate of the rest."""
 
 
 @contextmanager
 def watched(simulator: Simulator) -> Iterator[None]:
-    """Show how far `simulator` is, while it runs."""
+    """Show the progress of `simulator` while it runs."""
     if not sys.stderr.isatty():
         with told(simulator, console.note):
             yield
@@ -43,7 +43,7 @@ def watched(simulator: Simulator) -> Iterator[None]:
 
 @contextmanager
 def told(simulator: Simulator, say: Callable[[str], None], interval: float = INTERVAL) -> Iterator[None]:
-    """Say a plain line every `interval` seconds, from a thread of its own."""
+    """Print a plain line every `interval` seconds, from a thread of its own."""
     began, over = time.monotonic(), threading.Event()
 
     def tell() -> None:
@@ -60,7 +60,7 @@ def told(simulator: Simulator, say: Callable[[str], None], interval: float = INT
 
 
 def line(simulator: Simulator, elapsed: float) -> str:
-    """Where the simulation is after `elapsed` seconds of ours, and when it will be done."""
+    """Return the simulation's progress after `elapsed` real seconds, and its expected end."""
     done, state = min(1.0, simulator.progress()), simulator.controller.state
     if elapsed < WARM_UP or not done:
         left = "starting"

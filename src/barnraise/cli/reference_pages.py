@@ -36,7 +36,10 @@ LISTED_FAMILIES = (
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table. A vertical bar in a cell is escaped."""
+    """Return a Markdown table.
+
+    A vertical bar in a cell is escaped.
+    """
 
     def row(cells: Iterable[object]) -> str:
         return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
@@ -46,12 +49,12 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def first_line(thing: object) -> str:
-    """The first paragraph of the docstring of a class or module, on one line."""
+    """Return the first paragraph of the docstring of a class or module, on one line."""
     return " ".join((inspect.getdoc(thing) or "").partition("\n\n")[0].split())
 
 
 def commands_page() -> str:
-    """The text of docs/reference/cli.md: every command with its arguments and options."""
+    """Return the text of docs/reference/cli.md: every command with its arguments and options."""
     head = f"# Command line\n\n{GENERATED}\n\nEach command prints the same text with `--help`.\n"
     index = table(("command", "use"), ((f"[`{name}`](#{name})", line) for name, (_, line) in COMMANDS.items()))
     return "\n".join([head, index, *(_command(name, load_command(name)) for name in COMMANDS)])
@@ -86,7 +89,7 @@ def _default(parameter: Any) -> str:
 
 
 def messages_page() -> str:
-    """The text of docs/reference/messages.md: every message of the protocol with its fields."""
+    """Return the text of docs/reference/messages.md: every message of the protocol with its fields."""
     head = (
         f"# Messages\n\n{GENERATED}\n\nA worker dials its controller over one connection. A message is one MessagePack "
         "header, with one frame of raw bytes after it where the message says so. The tag names the message on the "
@@ -111,7 +114,7 @@ def _fields(kind: type[msgspec.Struct]) -> str:
 
 
 def exceptions_page() -> str:
-    """The text of docs/reference/exceptions.md: the tree of errors that barnraise raises on purpose."""
+    """Return the text of docs/reference/exceptions.md: the tree of errors that barnraise raises on purpose."""
     tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
     classes = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, BarnraiseError)]
     head = (
@@ -124,7 +127,7 @@ def exceptions_page() -> str:
 
 
 def ledger_page() -> str:
-    """The text of docs/reference/ledger.md: the tables of the ledger and the kinds of notes in `events`."""
+    """Return the text of docs/reference/ledger.md: the tables of the ledger and the kinds of notes in `events`."""
     schema = resources.files("barnraise.ledger").joinpath("schema.sql").read_text(encoding="utf-8")
     head = (
         f"# Ledger schema\n\n{GENERATED}\n\nThe ledger of a run is the SQLite database `ledger.sqlite` in the run "
@@ -159,7 +162,7 @@ def _notes() -> Iterator[type[Note]]:
 
 
 def parts_page() -> str:
-    """The text of docs/development/parts.md: the parts of the controller's machine, in the order of their work."""
+    """Return the text of docs/development/parts.md: the controller machine's parts, in the order of their work."""
     head = (
         f"# Parts of the controller\n\n{GENERATED}\n\nThe controller's state machine consists of these parts. Events "
         "and decisions reach them in this order. A part declares the parts that it needs as parameters of `__init__`, "

@@ -1,4 +1,4 @@
-"""`barnraise resume RUN_DIR`: go on with a run that was interrupted or killed."""
+"""`barnraise resume RUN_DIR`: resumes a run that was interrupted or killed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def resume(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,
 ) -> None:
-    """Go on with a run that was interrupted or killed, in the mode it was started in, on the same port.
+    """Resume a run that was interrupted or killed, in the mode it was started in, on the same port.
 
-    Nothing that was acknowledged is lost: what the last checkpoint lacks is made again and compared with the ledger. Of
-    a run that is over the summary is printed, and nothing is written.
+    Nothing that was acknowledged is lost: versions that the last checkpoint lacks are made again and compared with the
+    ledger. If the run is over, its summary is printed, and nothing is written.
     """
     from barnraise.assembly.ending import sealed
     from barnraise.cli import console

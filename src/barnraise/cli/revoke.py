@@ -1,4 +1,4 @@
-"""`barnraise revoke RUN_DIR WHO`: who is out stays out."""
+"""`barnraise revoke RUN_DIR WHO`: excludes a node permanently, or takes an invite back."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def revoke(
     ],
     reason: Annotated[str, typer.Option(help="What the node is told, and the ledger keeps.")] = "no reason given",
 ) -> None:
-    """Put a node out of a run for good, or take an invite back. A controller that runs obeys at once.
+    """Put a node out of a run permanently, or take an invite back. A controller that runs obeys at once.
 
-    A node's key is let in no more, under any name; what was accepted from it stays in the model. An invite that is
-    taken back lets nobody else in; who came by it stays until revoked too.
+    A node's key is not admitted again, under any name; what was accepted from it stays in the model. An invite that is
+    taken back admits no other machine; nodes that used it stay until revoked too.
     """
     from barnraise.assembly.revoking import revoke_invite, revoke_node, way_back
     from barnraise.ledger import RunDirectory

@@ -1,4 +1,4 @@
-"""A rich console that shows whatever is given to it: nothing in a text moves the cursor, or turns the line around."""
+"""A rich console that shows text safely: nothing in it moves the cursor, or changes the line's direction."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from barnraise.core.text import visible
 
 
 class Screen(Console):
-    """Its own control codes alone reach the terminal."""
+    """A console of which only its own control codes reach the terminal."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of `renderable`; those that are text, made harmless."""
+        """Yield the segments of `renderable`, with text made harmless."""
         for segment in super().render(renderable, options):
             text = segment.text
             yield segment if segment.control or text.isprintable() else Segment(visible(text), segment.style)

@@ -107,7 +107,7 @@ def _print(result: Report) -> None:
 
 
 def _missing(result: Report) -> str:
-    """How many nodes have nothing in the model, and why."""
+    """Return how many nodes have nothing in the model, and why."""
     served, counted = result.dispatch.served, result.dispatch.contributors
     reasons = [
         f"{number:,} {what}"

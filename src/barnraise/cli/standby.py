@@ -75,7 +75,10 @@ def standby(
 
 
 def _tell(path: Path, invite: str) -> None:
-    """Have the standby that keeps the copy at `path` take over. Raises InputError where none does."""
+    """Have the standby that keeps the copy at `path` take over.
+
+    Raises InputError where none does.
+    """
     from barnraise.assembly.requests import put_take_over
     from barnraise.assembly.standby import MARK
     from barnraise.ledger import RunDirectory

@@ -1,5 +1,7 @@
-"""`barnraise status RUN_DIR|INVITE`: how a run stands, while it works or after it ended or crashed. Reads, never
-writes."""
+"""`barnraise status RUN_DIR|INVITE`: the status of a run, while it works or after it ended or crashed.
+
+Reads, never writes.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,10 @@ def status(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
     home: Annotated[Path | None, typer.Option(help="Where an observer's key is kept.", show_default=False)] = None,
 ) -> None:
-    """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to go on.
+    """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to resume it.
 
-    Somebody with an invite for an observer (`barnraise invite RUN_DIR --role observer`) is shown the same, but for
-    paths and processes of the host.
+    With an invite for an observer (`barnraise invite RUN_DIR --role observer`) the same is shown, but for paths and
+    processes of the host.
     """
     if run == "-" or run.startswith(("@", "barnraise://")):
         import asyncio

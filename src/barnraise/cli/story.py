@@ -1,4 +1,7 @@
-"""`barnraise story RUN_DIR WHAT`: what the ledger says of an assignment or a node, in order. Reads, never writes."""
+"""`barnraise story RUN_DIR WHAT`: the ledger's rows of an assignment or a node, in order.
+
+Reads, never writes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def story(
     last: Annotated[int, typer.Option(help="Of a node, so many of the newest lines; 0 for all.", min=0)] = 100,
     json: Annotated[bool, typer.Option("--json", help="A line of JSON for each decision.")] = False,
 ) -> None:
-    """Tell what became of an assignment, or what a node did and what happened to it, from the ledger alone.
+    """Tell the story of an assignment, or what a node did and what happened to it, from the ledger alone.
 
     Works while the run does, and after it ended or crashed.
     """

@@ -1,4 +1,4 @@
-"""What a command that had a controller work ends with: the summary, or one line of JSON, and its exit code."""
+"""The end of a command with a controller: the summary, or one line of JSON, and its exit code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 
 def tell(ending: Summary, *, json: bool) -> None:
-    """Print what came of the run; of an interrupted one all is said. Raises Exit, or RunFailedError when something
-    around it broke."""
+    """Print the summary of the run; an interrupted one has none.
+
+    Raises Exit, or RunFailedError when something around it broke.
+    """
     if ending.interrupted:
         raise typer.Exit(INTERRUPTED)
     if json:
@@ -40,7 +42,7 @@ def tell(ending: Summary, *, json: bool) -> None:
 
 
 def show(account: Account, scores: SatScores | None) -> None:
-    """Print the summary for people."""
+    """Print the summary as text."""
     from rich.text import Text
 
     screen = console.console()

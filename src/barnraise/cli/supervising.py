@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 
 def keep_if_needed(plan: Plan, *, json: bool) -> None:
-    """Where the plan takes a supervisor, be it: run this process's command line anew, and raise Exit with its code."""
+    """Run this process's command line under a supervisor if the plan needs one, and raise Exit with its code."""
     if plan.purpose.local and wanted(plan.faults):
         raise typer.Exit(keep(sys.argv[1:], ["--json"] if json else []))

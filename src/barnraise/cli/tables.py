@@ -1,4 +1,4 @@
-"""Tables for the terminal: the nodes of a run, and what a lab's links carry."""
+"""Tables for the terminal: the nodes of a run, and the traffic of a lab's links."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ MOST_LINKS = 8
 """Links that the live view shows."""
 
 FULL = 0.9
-"""Share of its rate from which on a link counts as full."""
+"""Share of its rate from which a link counts as full."""
 
 
 def node_table(rows: Sequence[NodeRow], *, most: int = 40) -> list[Text]:
-    """The rows as lines for the terminal; columns that nothing is known of are left out."""
+    """Return the rows as lines for the terminal; columns without values are left out."""
     shown = in_order_of_interest(rows, most)
     seen, lost = any(row.seen is not None for row in rows), any(row.lost is not None for row in rows)
     staleness = "stale (mean, max)" if lost else "stale"
@@ -78,7 +78,7 @@ def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
 
 
 def use_table(uses: Sequence[LinkUse]) -> list[Text]:
-    """The live view's lines: all links, or the busiest of many."""
+    """Return the live view's lines: all links, or the busiest of many."""
     least = sorted((use.up + use.down for use in uses), reverse=True)[:MOST_LINKS][-1]
     shown = [use for use in uses if use.up + use.down >= least][:MOST_LINKS]
     rows: list[list[Cell]] = [["link", "Mbit/s up", "of", "", "down", "of", ""]]
@@ -88,7 +88,7 @@ def use_table(uses: Sequence[LinkUse]) -> list[Text]:
 
 
 def use_line(uses: Sequence[LinkUse]) -> str:
-    """The same for a log, on one line; empty without links."""
+    """Return the same for a log, on one line; empty without links."""
     shown = [f"{plain(use.name, LONGEST_NAME)} {use.up / MBIT:.1f}/{use.down / MBIT:.1f}" for use in uses[:MOST_LINKS]]
     return f"        links, Mbit/s up/down: {'  '.join(shown)}" if shown else ""
 
@@ -103,7 +103,7 @@ def _way(used: float, rate: float | None) -> list[Cell]:
 
 
 def total_table(content: Mapping[str, Any]) -> list[Text]:
-    """The summary's lines: bytes on each link as the emulator counted them."""
+    """Return the summary's lines: bytes on each link as the emulator counted them."""
     rows: list[list[Cell]] = [["link", "", "up", "packets", "dropped", "lost", "down", "packets", "dropped", "lost"]]
     for entry in content["links"]:
         ways = [entry["up"], entry["down"]]

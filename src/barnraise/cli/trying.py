@@ -1,4 +1,4 @@
-"""`barnraise try RUN_DIR`: a person's own formula or text for a run's model, once or as a conversation."""
+"""`barnraise try RUN_DIR`: a user's own formula or text for a run's model, once or as a conversation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def try_(
 
 
 def _given(prompt: str | None, file: Path | None) -> str | None:
-    """The text of the argument, of the file, or of standard input where that is no terminal."""
+    """Return the text of the argument, of the file, or of standard input where that is no terminal."""
     if file is None:
         return prompt if prompt is not None or sys.stdin.isatty() else sys.stdin.read()
     try:
@@ -79,7 +79,7 @@ def _given(prompt: str | None, file: Path | None) -> str | None:
 
 
 def _formulas(trial: FormulaTrial, json: bool) -> Callable[[str, int], None]:
-    """Solves one formula and prints what came of it; draws one for an empty text."""
+    """Return a function that solves one formula and prints the result, and draws one for an empty text."""
 
     def answer(text: str, seed: int) -> None:
         from barnraise.data.formula_text import parse
@@ -100,7 +100,7 @@ def _formulas(trial: FormulaTrial, json: bool) -> Callable[[str, int], None]:
 
 
 def _texts(trial: TextTrial, tokens: int, temperature: float, json: bool) -> Callable[[str, int], None]:
-    """Continues one text and prints it."""
+    """Return a function that continues one text and prints it."""
 
     def answer(text: str, turn: int) -> None:
         written = trial.complete(text, tokens=tokens, temperature=temperature, seed=turn)
@@ -113,7 +113,7 @@ def _texts(trial: TextTrial, tokens: int, temperature: float, json: bool) -> Cal
 
 
 def _converse(trial: FormulaTrial | TextTrial, answer: Callable[[str, int], None], seed: int) -> None:
-    """Ask for one prompt after the other until Ctrl-D; what cannot be read is told, and asked for again."""
+    """Ask for one prompt after the other until Ctrl-D; an unreadable one is reported, and asked for again."""
     from barnraise.assembly.trying import FormulaTrial
 
     label = "formula" if isinstance(trial, FormulaTrial) else "text"

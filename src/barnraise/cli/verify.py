@@ -1,4 +1,7 @@
-"""`barnraise verify RUN_DIR`: whether a run directory is what its run left. Changes nothing in it."""
+"""`barnraise verify RUN_DIR`: whether a run directory is as its run left it.
+
+Changes nothing in it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 EXIT_CODES = {"sound": 0, "not sound": 1, "sound as far as checked": 3}
-"""By what the certificate says; 2 is for what cannot be verified at all."""
+"""By the certificate's verdict; 2 is for a folder that cannot be verified at all."""
 
 _WORDS = {"sound": "sound", "not sound": "WRONG", "sound as far as checked": "sound*"}
 
@@ -28,12 +31,12 @@ def verify(
     to: Annotated[Path | None, typer.Option(help="A folder for certificate.json and certificate.md.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the certificate as one line of JSON.")] = False,
 ) -> None:
-    """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files; and
-    of stateless tasks whether a sample of what was sent is what they make.
+    """Check that a run directory is what its run left: ledger, payloads, checkpoints, versions, model, all files.
 
-    Needs nothing but the folder, works while the run does, and changes nothing in it. Exit code 0: everything was
-    checked, and is sound. 3: what was checked is sound, and the last line says how much was not checked. 1: something
-    is wrong; each finding names the file and the place.
+    For stateless tasks, a sample of the contributions is repeated too. Needs nothing but the folder, works while the
+    run does, and changes nothing in it. Exit code 0: everything was checked, and is sound. 3: what was checked is
+    sound, and the last line says how much was not checked. 1: something is wrong; each finding names the file and the
+    place.
     """
     from barnraise.ledger import RunDirectory
 
@@ -56,7 +59,7 @@ def verify(
 
 
 def _outside(run: RunDirectory, to: Path) -> Path:
-    """`to`, which must not be within what is verified."""
+    """Return `to`, which must not be within the verified folder."""
     from barnraise.core.errors import InputError
 
     folder = to.absolute()
@@ -78,7 +81,7 @@ def _write(folder: Path, certificate: Certificate) -> None:
 
 
 def show(certificate: Certificate, folder: Path | None) -> None:
-    """Print what `certificate` says; `folder` is where its files were written."""
+    """Print the certificate; `folder` is where its files were written."""
     from barnraise.core.text import printable
 
     marks = certificate.marks

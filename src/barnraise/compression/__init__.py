@@ -20,10 +20,10 @@ __all__ = ["CATALOG", "create", "names"]
 
 
 def create(name: str, **options: Any) -> Codec:
-    """The codec `name`; UnknownNameError or OptionError, with the nearest known spelling, when there is none such."""
+    """Build the codec `name`; UnknownNameError or OptionError, with the nearest known spelling, for others."""
     return cast("Codec", CATALOG.create(name, **options))
 
 
 def names() -> list[str]:
-    """The names of all codecs."""
+    """Return the names of all codecs."""
     return CATALOG.names()

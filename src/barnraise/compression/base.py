@@ -1,6 +1,6 @@
-"""What every codec is: `encode` a float32 vector into one payload, `decode` it, refuse a payload that lies.
+"""The base of codecs: `encode` a float32 vector into one payload, `decode` it, refuse an invalid payload.
 
-What was sent is checked once (`open`) and then decoded span by span, so that nobody needs the whole vector.
+A received payload is checked once (`open`) and then decoded span by span, so that no caller needs the whole vector.
 
 A payload is a header of 20 bytes and a body whose layout the codec's docstring gives; everything is little-endian:
 
@@ -10,9 +10,9 @@ A payload is a header of 20 bytes and a body whose layout the codec's docstring 
     8       8      size      unsigned; elements of the vector
     16      4      exponent  signed; half-precision values are to be multiplied by 2**exponent, else 0
 
-Encoding and decoding are elementwise in numpy, one rounding an operation, so their bits depend neither on the number
-of threads nor on the instruction set. Codecs for which decoding is not (`portable` is false) cannot write versions,
-which every replica must decode to the same bits.
+Encoding and decoding are elementwise in numpy, one rounding an operation, so their bits depend neither on the number of
+threads nor on the instruction set. Codecs for which decoding is not (`portable` is false) cannot write versions, which
+every replica must decode to the same bits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Array: TypeAlias = NDArray[Any]
 Sections: TypeAlias = tuple[Array, ...]
 HEADER = struct.Struct("<4sIQi")
 assert HEADER.size == HEADER_BYTES
-_SPAN = 1 << 15  # fits a processor's cache, and torch works on no more with one thread
+_SPAN = 1 << 15  # fits a processor's cache; torch works on no more with one thread
 _STRETCH = 1 << 20  # elements of which a sparse codec stores enough to be worth a call
 
 
@@ -64,11 +64,11 @@ class Encoded:
         return self.payload.nbytes
 
     def to_bytes(self) -> bytes:
-        """The payload, copied."""
+        """Return a copy of the payload."""
         return self.payload.tobytes()
 
     def frames(self, limit: int = 1 << 20) -> Iterator[memoryview]:
-        """The payload in order, in views of at most `limit` bytes; nothing is copied."""
+        """Yield the payload in order, in views of at most `limit` bytes; nothing is copied."""
         for start in range(0, self.num_bytes, limit):
             yield self.payload[start : start + limit]
 
@@ -77,12 +77,12 @@ EncodedBytes: TypeAlias = Encoded | bytes | bytearray | memoryview
 
 
 class Codec(ABC):
-    """One way to write a vector. A subclass names itself as in the catalog and fills in what is abstract.
+    """Base class of codecs.
 
-    `name` is the catalog's; `tag` opens each payload. `multiple`: spans that begin and end at multiples of so many
-    elements (or at the vector's end) are decoded without their neighbours, and encoded, too, where it is `piecewise`.
-    No decoded element is larger than the largest one encoded, but for 1%. The `crew` shares the encoding of a whole
-    vector, where that can be shared.
+    A subclass names itself as in the catalog and implements the abstract methods. `name` is the catalog's; `tag` opens
+    each payload. `multiple`: spans that begin and end at multiples of it (or at the vector's end) are decoded without
+    their neighbours, and encoded, too, where it is `piecewise`. No decoded element is larger than the largest one
+    encoded, but for 1%. The `crew` shares the encoding of a whole vector, where that can be shared.
     """
 
     name: ClassVar[str]
@@ -96,27 +96,27 @@ class Codec(ABC):
         self.crew = Crew()
 
     def max_bytes(self, size: int) -> int:
-        """Bytes of the payload for `size` elements, which is exact for all codecs here."""
+        """Return the bytes of the payload for `size` elements, exact for all codecs here."""
         return int(CATALOG.entry(self.name).declares.max_bytes(self.options, size))
 
     def encode(self, vector: Tensor, version: int = 0) -> Encoded:
-        """Encode a 1-D float32 tensor (moved to the CPU if it lies elsewhere), which is left as it is.
+        """Encode a 1-D float32 tensor (moved to the CPU if it lies elsewhere), without changing it.
 
-        `version` is what the vector is an update of: it chooses the elements that random blocks send.
-        PayloadError when an element is not finite; InputError for another shape or type.
+        `version` is the version that the vector updates: it chooses the elements that random blocks send. PayloadError
+        when an element is not finite; InputError for another shape or type.
         """
         values = float32_array(vector)
         return self.writer(values.size, version).whole(values)
 
     def writer(self, size: int, version: int = 0) -> Writer:
-        """The payload of a vector of `size` elements, to be filled; InputError when there can be none."""
+        """Return a writer of a payload of `size` elements; InputError when there can be none."""
         return Writer(self, size, self.count(size, version))
 
     def open(self, payload: EncodedBytes, size: int, version: int | None = None) -> Reader:
-        """`payload`, to be decoded; takes memory of the payload's size at most, but for `entropy_coded`.
+        """Check `payload` and return a reader of it; takes memory of its size at most, but for `entropy_coded`.
 
-        `size` is what the receiver expects; it is never taken from foreign bytes. PayloadError unless the payload
-        decodes to `size` finite elements, and is of `version` where it says of which.
+        `size` is the number that the receiver expects, never taken from foreign bytes. PayloadError unless the payload
+        decodes to `size` finite elements, and is of `version` if it names one.
         """
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         if raw.nbytes != self.max_bytes(size):
@@ -134,16 +134,16 @@ class Codec(ABC):
         return Reader(self, self.parse(header, body), size)
 
     def wrote(self, payload: EncodedBytes, size: int) -> bool:
-        """Whether `payload`, for a vector of `size` elements, bears this codec's tag and has its size."""
+        """Return whether `payload` has this codec's tag and its length for a vector of `size` elements."""
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         return raw.nbytes == self.max_bytes(size) and raw[: len(self.tag)] == self.tag
 
     def decode(
         self, payload: EncodedBytes, size: int | None = None, out: Tensor | None = None, version: int | None = None
     ) -> Tensor:
-        """The float32 vector [size], all finite, into `out` when given; PayloadError as for `open`.
+        """Decode to the float32 vector [size], all finite, into `out` when given; PayloadError as for `open`.
 
-        `size` may be left out when `out` is given or for an `Encoded` of our own.
+        `size` may be omitted when `out` is given or for an `Encoded`.
         """
         size = _expected_size(payload, size, out)
         reader = self.open(payload, size, version)
@@ -152,13 +152,16 @@ class Codec(ABC):
         return out
 
     def decode_add(self, payload: EncodedBytes, out: Tensor, weight: float = 1.0) -> Tensor:
-        """out += weight * decoded, without a dense temporary; PayloadError as for `open`, with `out` untouched."""
+        """Compute out += weight * decoded without a dense temporary.
+
+        PayloadError as for `open`, with `out` untouched.
+        """
         size = out.numel()
         self.open(payload, size).add(0, writable(out, size), weight)
         return out
 
     def count(self, size: int, version: int) -> int:
-        """The header's count for a vector of `size` elements that is an update of `version`."""
+        """Return the header's count for a vector of `size` elements that is an update of `version`."""
         return 0
 
     @abstractmethod
@@ -167,7 +170,7 @@ class Codec(ABC):
 
     @abstractmethod
     def parse(self, header: Header, body: Array) -> Sections:
-        """`body`, whose length is right, as typed views; PayloadError for anything that `pack` never writes."""
+        """Return `body`, whose length is right, as typed views; PayloadError for bytes that `pack` never writes."""
 
     @abstractmethod
     def load(self, sections: Sections, start: int, out: Array) -> None:
@@ -175,14 +178,14 @@ class Codec(ABC):
 
     @abstractmethod
     def add(self, sections: Sections, start: int, out: Array, weight: np.float32) -> None:
-        """out += weight * decoded, likewise, the product rounded before the sum."""
+        """Compute out += weight * decoded for the same span, the product rounded before the sum."""
 
     @abstractmethod
     def largest(self, sections: Sections) -> float:
-        """No decoded element is larger."""
+        """Return an upper bound of the decoded elements' magnitudes."""
 
     def squares(self, sections: Sections, size: int) -> float:
-        """The sum of the decoded elements' squares, in float64."""
+        """Return the sum of the decoded elements' squares, in float64."""
         length = -(-_SPAN // self.multiple) * self.multiple
         scratch, total = np.empty(min(length, size), np.float32), 0.0
         for start in range(0, size, length):
@@ -193,9 +196,9 @@ class Codec(ABC):
 
 
 class Reader:
-    """A payload that was checked, to be decoded span by span, by any number of threads.
+    """A checked payload that any number of threads decode span by span.
 
-    Whatever the spans, an element decodes to the same bits.
+    An element decodes to the same bits in any span.
     """
 
     def __init__(self, codec: Codec, sections: Sections, size: int) -> None:
@@ -203,11 +206,11 @@ class Reader:
 
     @property
     def largest(self) -> float:
-        """No decoded element is larger in magnitude; found in what was sent."""
+        """Return an upper bound of the decoded elements' magnitudes, from the payload."""
         return self._codec.largest(self._sections)
 
     def norm(self) -> float:
-        """The decoded vector's L2 norm, summed in float64 and without the vector."""
+        """Return the decoded vector's L2 norm, summed in float64 and without the vector."""
         return math.sqrt(self._codec.squares(self._sections, self.size))
 
     def read(self, start: int, out: Array) -> None:
@@ -218,7 +221,7 @@ class Reader:
             out[:] = self._around(start, out.size)
 
     def add(self, start: int, out: Array, weight: float = 1.0) -> None:
-        """out += weight * decoded, the elements from `start` on; the product is rounded before the sum."""
+        """Compute out += weight * decoded for the elements from `start` on; the product is rounded before the sum."""
         factor = np.float32(weight)
         if self._whole(start, out.size):
             self._codec.add(self._sections, start, out, factor)
@@ -230,7 +233,7 @@ class Reader:
         return start % multiple == 0 and (stop % multiple == 0 or stop == self.size)
 
     def _around(self, start: int, count: int) -> Array:
-        """A span that begins or ends within a multiple, cut out of one that does not."""
+        """Return a span that begins or ends within a multiple, cut out of one that does not."""
         multiple = self._codec.multiple
         first, last = start // multiple * multiple, min(self.size, -(-(start + count) // multiple) * multiple)
         wider = np.empty(last - first, np.float32)
@@ -239,18 +242,18 @@ class Reader:
 
 
 class Writer:
-    """A payload of `size` elements that is being written: at once or, where the codec is `piecewise`, in spans."""
+    """Writes a payload of `size` elements: at once or, where the codec is `piecewise`, in spans."""
 
     def __init__(self, codec: Codec, size: int, count: int) -> None:
         self._codec, self.size, self._count = codec, size, count
         self._buffer = np.empty(codec.max_bytes(size), np.uint8)
 
     def whole(self, values: Array) -> Encoded:
-        """The payload of `values` (float32 [size]); PayloadError when an element is not finite."""
+        """Return the payload of `values` (float32 [size]); PayloadError when an element is not finite."""
         return self.finish(self._codec.pack(values, self._buffer[HEADER.size :], self._count))
 
     def write(self, start: int, values: Array, decoded: Array | None = None) -> None:
-        """Encode the elements from `start` on, which begin and end at multiples; what they decode to into `decoded`.
+        """Encode the elements from `start` on, which begin and end at multiples, and decode them into `decoded`.
 
         Any thread may write any span. PayloadError when an element is not finite.
         """
@@ -259,7 +262,7 @@ class Writer:
         self._codec.put(values, self._buffer[HEADER.size :], start, self.size, decoded)
 
     def finish(self, exponent: int = 0) -> Encoded:
-        """The payload, once all of it is written."""
+        """Return the payload, once all of it is written."""
         HEADER.pack_into(self._buffer.data, 0, self._codec.tag, self._count, self.size, exponent)
         return Encoded(self._buffer.data.toreadonly(), self.size)
 
@@ -288,13 +291,13 @@ class DenseCodec(Codec):
 
 
 class PiecewiseCodec(DenseCodec):
-    """One that also encodes any span by itself, so that a version is encoded while it is made."""
+    """A codec that also encodes any span by itself, so that a version is encoded while it is made."""
 
     piecewise = True
 
     @abstractmethod
     def put(self, values: Array, body: Array, start: int, size: int, decoded: Array | None) -> None:
-        """Encode `values` as the elements from `start` on of `size`; what they decode to into `decoded`."""
+        """Encode `values` as the elements from `start` on of `size`, and decode them into `decoded`."""
 
     def pack(self, values: Array, body: Array, count: int) -> int:
         found = spans(values.size, -(-SPAN // self.multiple) * self.multiple)
@@ -303,11 +306,11 @@ class PiecewiseCodec(DenseCodec):
 
 
 class SparseCodec(Codec):
-    """A codec that stores some elements, and where they are."""
+    """A codec that stores some elements, with their places."""
 
     @abstractmethod
     def entries(self, sections: Sections, start: int, stop: int) -> Sections:
-        """The (places, values) stored of the elements `start` to `stop`: places count from `start` and ascend."""
+        """Return the stored (places, values) of elements `start` to `stop`; places count from `start`, ascending."""
 
     def load(self, sections: Sections, start: int, out: Array) -> None:
         places, values = self.entries(sections, start, start + out.size)
@@ -327,7 +330,7 @@ class SparseCodec(Codec):
 
 
 def float32_array(vector: Tensor) -> Array:
-    """A 1-D float32 tensor as a contiguous array, sharing memory where it can."""
+    """Return a 1-D float32 tensor as a contiguous array, sharing memory where it can."""
     if vector.ndim != 1 or vector.dtype != torch.float32:
         raise InputError(
             f"a codec takes a 1-D float32 tensor, got shape {list(vector.shape)} of {vector.dtype}; "
@@ -338,7 +341,7 @@ def float32_array(vector: Tensor) -> Array:
 
 
 def largest_magnitude(values: Array) -> float:
-    """max |x|, 0 for an empty vector; PayloadError when an element is not finite."""
+    """Return max |x|, 0 for an empty vector; PayloadError when an element is not finite."""
     flat = values.reshape(-1)
     found = [np.maximum(flat[span].max(), -flat[span].min()) for span in spans(flat.size, _SPAN)]
     largest = float(np.max(found, initial=0.0))
@@ -348,14 +351,14 @@ def largest_magnitude(values: Array) -> float:
 
 
 def require_finite(values: Array, what: str) -> None:
-    """PayloadError unless all of `values` (float32) are finite."""
+    """Raise PayloadError unless all of `values` (float32) are finite."""
     for start in range(0, values.size, 1 << 16):
         if not np.isfinite(values[start : start + (1 << 16)]).all():
             raise PayloadError(f"{what} hold NaN or infinity")
 
 
 def require_no_exponent(name: str, header: Header) -> None:
-    """PayloadError when a codec without an exponent is given one."""
+    """Raise PayloadError when a codec without an exponent is given one."""
     if header.exponent:
         raise PayloadError(f"codec '{name}': the payload has exponent {header.exponent}, but must have 0")
 
@@ -371,7 +374,7 @@ def _expected_size(payload: EncodedBytes, size: int | None, out: Tensor | None) 
 
 
 def writable(out: Tensor, size: int) -> Array:
-    """`out` as an array that shares its memory; InputError unless it is what a vector of `size` is decoded into."""
+    """Return `out` as an array that shares its memory; InputError unless a vector of `size` can be decoded into it."""
     fits = out.dtype == torch.float32 and out.shape == (size,) and out.is_contiguous() and out.device.type == "cpu"
     if not fits:
         raise InputError(

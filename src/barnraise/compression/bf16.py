@@ -13,9 +13,9 @@ LARGEST = 2.0**127 * (2 - 2**-7)
 
 
 class BFloat16(PiecewiseCodec):
-    """Body: `size` bfloat16, rounded to nearest even; beyond the largest finite one, that one.
+    """Body: `size` bfloat16, rounded to nearest even; larger values become the largest finite one.
 
-    Error: |x - decoded| <= max(2**-8 |x|, 2**-126): what is subnormal may become 0.
+    Error: |x - decoded| <= max(2**-8 |x|, 2**-126): subnormal values may become 0.
     """
 
     name = "bf16"

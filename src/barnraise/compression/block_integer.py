@@ -33,10 +33,10 @@ class BlockInteger(PiecewiseCodec):
     def __init__(self, block: int, rounding: str) -> None:
         super().__init__(block=block, rounding=rounding)
         self.block, self.stochastic = block, rounding == "stochastic"
-        self.piecewise = not self.stochastic  # the dice are thrown for the vector as a whole
-        self.multiple = 2 * block  # whole bytes of two
+        self.piecewise = not self.stochastic  # random numbers are drawn for the vector as a whole
+        self.multiple = 2 * block  # whole bytes of two blocks
         self.at_once = self.multiple * max(1, (1 << 15) // block)
-        self.largest_scale = np.nextafter(_FLOAT.max / np.float32(self.levels), np.float32(0))  # L of it are finite
+        self.largest_scale = np.nextafter(_FLOAT.max / np.float32(self.levels), np.float32(0))  # L times it is finite
 
     def count(self, size: int, version: int) -> int:
         return self.block
@@ -69,11 +69,14 @@ class BlockInteger(PiecewiseCodec):
                 np.rint(quotients, out=quotients)
             self.store(quotients, stored, start + first)
             if decoded is not None:
-                np.add(quotients, np.float32(0), out=decoded[first : first + self.at_once])  # no zero has a sign
+                np.add(quotients, np.float32(0), out=decoded[first : first + self.at_once])  # turns -0 into 0
                 self._scale(decoded[first : first + self.at_once], scales, start + first)
 
     def _rows(self, span: Array) -> Iterator[Array]:
-        """The blocks of `span`, which begins with one, as rows [n, block], and the short last one as [1, rest]."""
+        """Yield the blocks of `span` as rows [n, block], and the short last one as [1, rest].
+
+        `span` begins with a block.
+        """
         full = span.size // self.block * self.block
         if full:
             yield span[:full].reshape(-1, self.block)
@@ -81,7 +84,7 @@ class BlockInteger(PiecewiseCodec):
             yield span[None, full:]
 
     def _divide(self, rows: Array, scales: Array, out: Array) -> None:
-        """The `scales` of `rows`, and rows / scales."""
+        """Compute the `scales` of `rows`, and rows / scales."""
         np.abs(rows, out=out).max(axis=1, out=scales)
         if not np.isfinite(scales).all():
             raise PayloadError("a vector with elements that are not finite")
@@ -124,15 +127,15 @@ class BlockInteger(PiecewiseCodec):
 
     @abstractmethod
     def load_integers(self, stored: Array, start: int, out: Array) -> None:
-        """The elements from `start` on into `out` (float32)."""
+        """Write the elements from `start` on into `out` (float32)."""
 
     @abstractmethod
     def check_stored(self, stored: Array) -> None:
-        """PayloadError for integers that `store` never writes."""
+        """Raise PayloadError for integers that `store` never writes."""
 
 
 class _Dice:
-    """Random numbers for `values`: others when one of them is another, or two dithered rounds would err alike."""
+    """Random numbers for `values`: a changed value changes them all, or two dithered rounds would err alike."""
 
     def __init__(self, values: Array) -> None:
         words = values[: values.size // 2 * 2].view("<u8")
@@ -140,8 +143,11 @@ class _Dice:
         self._bits = np.random.SFC64([int(np.add.reduce(words)), int(np.bitwise_xor.reduce(words)), *map(int, last)])
 
     def roll(self, size: int, block: int) -> Array:
-        """`size` multiples of 2**-24 from 0 to below 1 (float32): eight bits of their own, and sixteen for each `block`
-        of them, so that each by itself is even down to fractions that seldom round up."""
+        """Return `size` multiples of 2**-24 from 0 to below 1 (float32).
+
+        Each has eight bits of its own, and shares sixteen with its `block`, so that each alone is uniform down to small
+        fractions.
+        """
         numbers = self._bits.random_raw(-(-size // 8)).astype("<u8").view(np.uint8)[:size].astype(np.float32)
         shared = (self._bits.random_raw(-(-size // block)) >> 48).astype(np.float32) * np.float32(2**-16)
         full = size // block * block

@@ -1,4 +1,4 @@
-"""The codecs by name, with what each declares; imports no torch."""
+"""The codecs by name, with their traits; imports no torch."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ HEADER_BYTES = 20
 
 @dataclass(frozen=True)
 class Cost:
-    """What coding takes on one core: nanoseconds an element of the vector, and a byte of the payload."""
+    """Time of coding on one core: nanoseconds an element of the vector, and a byte of the payload."""
 
     element: float
     byte: float = 0.0
 
     def seconds(self, size: int, num_bytes: int) -> float:
-        """Of a vector of `size` elements with a payload of so many bytes."""
+        """Return the seconds for a vector of `size` elements with a payload of `num_bytes` bytes."""
         return 1e-9 * (self.element * size + self.byte * num_bytes)
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a codec declares.
+    """The traits that a codec declares.
 
-    `max_bytes(options, size)`: the largest payload for a vector of `size` elements, header included; what a receiver
-    allows before it allocates, and what a cost model counts.
-    `lossless`: decoding gives back every bit, so that error feedback has nothing to keep.
-    `sparse`: elements left out decode to zero: what error feedback is for.
-    `shared_support`: all workers leave out the same elements; where they do not, coordinate-wise robust rules see one
-    value among zeros and trim it.
-    `support_by_version`: so they do for updates of one version, and leave out others for the next.
-    `portable`: decoding gives the same bits on every machine, as replicas of a version need.
-    `encode`, `decode`: about what they take, for simulations.
+    `max_bytes(options, size)`: the largest payload for a vector of `size` elements, header included; the limit of a
+    receiver before it allocates, and of a cost model. `lossless`: decoding gives back every bit, so that error feedback
+    has nothing to keep. `sparse`: elements left out decode to zero: error feedback keeps them. `shared_support`: all
+    workers leave out the same elements; where they do not, coordinate-wise robust rules see one value among zeros and
+    trim it. `support_by_version`: so they do for updates of one version, and leave out others for the next. `portable`:
+    decoding gives the same bits on every machine, as replicas of a version need. `encode`, `decode`: approximate times,
+    for simulations.
     """
 
     max_bytes: Callable[[Mapping[str, Any], int], int]
@@ -49,7 +47,7 @@ class Traits:
 
 
 def kept(ratio: float, size: int) -> int:
-    """How many of `size` elements top-k keeps: the nearest integer to ratio * size, at least one."""
+    """Return how many of `size` elements top-k keeps: the nearest integer to ratio * size, at least one."""
     return min(size, max(1, round(ratio * size)))
 
 
@@ -66,33 +64,33 @@ def _block_bytes(width: int) -> Callable[[Mapping[str, Any], int], int]:
 
 
 def places_bytes(rows: int, chunk: int, kept: int) -> int:
-    """Bytes of the places of `kept` elements in each of `rows` chunks (see `chunks`)."""
+    """Return the bytes of the places of `kept` elements in each of `rows` chunks (see `chunks`)."""
     low = low_bits(chunk, kept)
     return plane_bytes(rows * bitmap_bits(chunk, kept), 1) + plane_bytes(rows * kept, low)
 
 
 def half_bytes(rows: int, count: int) -> int:
-    """Bytes of `count` values in half precision."""
+    """Return the bytes of `count` values in half precision."""
     return 2 * count
 
 
 def two_bit_bytes(rows: int, count: int) -> int:
-    """Bytes of `count` values in two bits, and of the pair of magnitudes of each of `rows` chunks."""
+    """Return the bytes of `count` values in two bits, and of the pair of magnitudes of each of `rows` chunks."""
     return 4 * rows + plane_bytes(count, 2)
 
 
 def plane_bytes(count: int, width: int) -> int:
-    """Bytes of `count` integers of `width` bits (see `bits`)."""
+    """Return the bytes of `count` integers of `width` bits (see `bits`)."""
     return width * -(-count // 8)
 
 
 def low_bits(chunk: int, kept: int) -> int:
-    """Bits of a place in a chunk that are written as they are."""
+    """Return the bits of a place in a chunk that are written unchanged."""
     return (chunk // kept).bit_length() - 1
 
 
 def bitmap_bits(chunk: int, kept: int) -> int:
-    """Bits of one chunk's bitmap: a one for each place, a zero for each step of its high part."""
+    """Return the bits of one chunk's bitmap: a one for each place, a zero for each step of its high part."""
     return kept + (chunk >> low_bits(chunk, kept))
 
 
@@ -135,7 +133,7 @@ def _ratio(default: float, what: str = "elements") -> Option:
 
 
 RESIDUAL = "int4"
-"""The codec in which a worker sends at last what error feedback still holds: dense, since nothing comes after it."""
+"""The codec of a leaving worker's residual: dense, since no later contribution carries the rest."""
 
 CATALOG = Catalog(
     "codec",

@@ -1,4 +1,4 @@
-"""Top-k in chunks: the same number of elements from each stretch of the vector, so that no layer starves another."""
+"""Top-k in chunks: the same number of elements from each stretch of the vector, so that each layer has its share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 
 class ChunkedCodec(SparseCodec):
-    """k = round(ratio * chunk) of each chunk. Body: what `pack_values` writes, then the places (see `chunks`).
+    """Keeps k = round(ratio * chunk) elements of each chunk.
 
-    The header's count is k. A subclass says how the kept values are written.
+    Body: the bytes of `pack_values`, then the places (see `chunks`). The header's count is k. A subclass says how the
+    kept values are written.
     """
 
     def __init__(self, ratio: float, chunk: int) -> None:
@@ -56,7 +57,7 @@ class ChunkedCodec(SparseCodec):
 
     @abstractmethod
     def value_bytes(self, grid: Grid) -> int:
-        """Bytes of the values of a whole payload."""
+        """Return the bytes of the values of a whole payload."""
 
     @abstractmethod
     def pack_values(self, chosen: Array, body: Array) -> int:
@@ -64,17 +65,17 @@ class ChunkedCodec(SparseCodec):
 
     @abstractmethod
     def parse_values(self, grid: Grid, exponent: int, body: Array) -> Sections:
-        """What `row_values` reads; PayloadError for anything that `pack_values` never writes."""
+        """Return the sections for `row_values`; PayloadError for bytes that `pack_values` never writes."""
 
     @abstractmethod
     def row_values(self, sections: Sections, first: int, last: int) -> Array:
-        """The values of rows `first` to `last`, float32 [(last - first) * k]."""
+        """Return the values of rows `first` to `last`, float32 [(last - first) * k]."""
 
 
 class ChunkedTopK(ChunkedCodec):
     """Values: rows * k float16, to be multiplied by 2**exponent of the header (see `fp16`).
 
-    Error: what is left out of a chunk is no larger than the least kept of it; kept values have fp16's error.
+    Error: an omitted element of a chunk is no larger than the least kept one; kept values have fp16's error.
     """
 
     name = "chunked_topk"

@@ -1,8 +1,8 @@
 """The k largest of each chunk of a vector, and their places in about log2(chunk / k) + 2 bits each.
 
 The vector is cut into rows of `chunk` elements, the last one filled up with zeros. Places are written as Elias (1974)
-and Fano (1971) write increasing sequences: the low bits of each place as they are, the high bits in unary, in one
-bitmap of k ones. For 64 of 4096 that is 8 bits a place where a plain index takes 12, and every row takes the same.
+and Fano (1971) write increasing sequences: the low bits of each place unchanged, the high bits in unary, in one bitmap
+of k ones. For 64 of 4096 that is 8 bits a place where a plain index takes 12, and every row takes the same.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .catalog import bitmap_bits, low_bits, plane_bytes
 _INFINITY = np.uint32(0x7F800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SPAN = 1 << 16
-_ROWS = 1 << 11  # of which places are unpacked at a time: a multiple of 8
+_ROWS = 1 << 11  # rows whose places are unpacked at a time: a multiple of 8
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How a vector of `size` elements is cut, and what is kept of each row."""
+    """The chunks of a vector of `size` elements, and the number of kept ones in each row."""
 
     size: int
     chunk: int
@@ -38,11 +38,11 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """Elements kept in all."""
+        """Return the number of elements kept in all."""
         return self.rows * self.kept
 
     def spans(self, values: Array) -> Iterator[tuple[int, Array]]:
-        """`values` [size] as blocks of whole rows [n, chunk], each with its first row's number."""
+        """Yield `values` [size] as blocks of whole rows [n, chunk], each with its first row's number."""
         rows, full = max(1, _SPAN // self.chunk), self.size // self.chunk
         for first in range(0, full, rows):
             last = min(first + rows, full)
@@ -54,11 +54,11 @@ class Grid:
 
 
 def largest(rows: Array, kept: int) -> Array:
-    """The places of the `kept` largest magnitudes of each of `rows` (float32 [n, chunk]), ascending, int64 [n, kept].
+    """Return the places of the `kept` largest magnitudes of each of `rows`, ascending, int64 [n, kept].
 
-    Of equal magnitudes the lowest places. PayloadError when an element is not finite.
+    `rows` are float32 [n, chunk]. Ties are resolved to the lowest places. PayloadError when an element is not finite.
     """
-    magnitudes = rows.view(np.uint32) & _MAGNITUDE  # ordered as the numbers are
+    magnitudes = rows.view(np.uint32) & _MAGNITUDE  # ordered like the numbers
     middle = rows.shape[1] - kept
     parted = magnitudes.copy()
     parted.partition(middle, axis=1)
@@ -73,7 +73,7 @@ def largest(rows: Array, kept: int) -> Array:
         room = kept - np.count_nonzero(above, axis=1)[:, None]
         chosen[crowded] = above | (ties & (np.cumsum(ties, axis=1) <= room))
     flat = np.flatnonzero(chosen)
-    flat &= rows.shape[1] - 1  # a power of two
+    flat &= rows.shape[1] - 1  # chunks are a power of two
     places: Array = flat.reshape(-1, kept)
     return places
 
@@ -88,7 +88,7 @@ class Places:
         self.bitmap_bytes = plane_bytes(grid.rows * self.row_bits, 1)
 
     def pack(self, places: Array, body: Array) -> None:
-        """Write `places` (uint16) to `body`, which is as long as `places_bytes` says."""
+        """Write `places` (uint16) to `body`, whose length is that of `places_bytes`."""
         grid = self.grid
         bitmap = np.zeros(grid.rows * self.row_bits, np.uint8)
         row_starts = np.arange(grid.rows)[:, None] * self.row_bits
@@ -97,21 +97,22 @@ class Places:
         body[self.bitmap_bytes :] = bits.pack(places.reshape(-1) & np.uint16((1 << self.low_bits) - 1), self.low_bits)
 
     def unpack(self, body: Array) -> Array:
-        """The places, ascending in each row, uint16 [rows, kept]; PayloadError for anything that `pack` never writes.
+        """Return the places, ascending in each row, uint16 [rows, kept].
 
-        In a last row of fewer than `kept` elements, some are beyond the vector's end.
+        In a last row of fewer than `kept` elements, some are beyond the vector's end. PayloadError for bytes that
+        `pack` never writes.
         """
         grid = self.grid
         places = np.empty((grid.rows, grid.kept), np.uint16)
         for first in range(0, grid.rows, _ROWS):
             self._unpack_rows(body, first, places[first : first + _ROWS])
-        left = grid.size - (grid.rows - 1) * grid.chunk  # of the last row
+        left = grid.size - (grid.rows - 1) * grid.chunk  # elements of the last row
         if grid.count and places[-1, -1] >= max(left, grid.kept):
             raise PayloadError(f"an index is not below {grid.size}")
         return places
 
     def _unpack_rows(self, body: Array, first: int, out: Array) -> None:
-        """The places of the rows from `first` on into `out` [n, kept]."""
+        """Write the places of the rows from `first` on into `out` [n, kept]."""
         rows, kept = out.shape
         bitmap = np.unpackbits(
             body[first * self.row_bits // 8 : self.bitmap_bytes], count=rows * self.row_bits, bitorder="little"
@@ -123,7 +124,7 @@ class Places:
         row_starts = np.arange(rows)[:, None] * self.row_bits
         if (ones[:, :1] < row_starts).any() or (ones[:, -1:] >= row_starts + self.row_bits).any():
             raise PayloadError(f"the payload does not mark {kept} places in each chunk")
-        # what is left of a one's position is its place's high part; the rest does not depend on the payload
+        # a one's position, less this constant, is its place's high part
         places: Array = (ones - (row_starts + np.arange(kept))) << self.low_bits
         low = bits.unpack(
             body[self.bitmap_bytes :], self.grid.count, self.low_bits, first * kept, (first + rows) * kept

@@ -1,8 +1,9 @@
-"""Top-k of cosine coefficients, as DeMo sends them (Peng, Quesnelle and Kingma, 2024, "Decoupled Momentum
-Optimization", section 3.1): where neighbouring elements move together, a few coefficients say more than a few elements.
+"""Top-k of cosine coefficients, where neighbouring elements change together.
 
-DeMo transforms tiles of each weight matrix; a flat vector has no matrices, so each run of 4096 elements is taken as a
-tile of 64 x 64, which is the same where a row of the matrix has 64 elements.
+As DeMo sends them (Peng, Quesnelle and Kingma, 2024, "Decoupled Momentum Optimization", section 3.1): a few
+coefficients then carry more than a few elements. DeMo transforms tiles of each weight matrix; a flat vector has no
+matrices, so each run of 4096 elements is taken as a tile of 64 x 64, which is the same where a row of the matrix has 64
+elements.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ _LARGEST = np.float32(2.0**107)  # a tile of these has one coefficient, 64 times
 
 
 class DCTTopK(Codec):
-    """Body: that of `chunked_topk`, of the orthonormal DCT-II coefficients of 64 x 64 tiles; the last one is filled up
-    with zeros, and the header's size is that of the vector.
+    """Body: that of `chunked_topk`, of the orthonormal DCT-II coefficients of 64 x 64 tiles.
 
-    Elements beyond 2**107 are cut to that. Error: the L2 norm of the coefficients left out, plus fp16's; not bit for
-    bit the same on every machine.
+    The last tile is filled up with zeros, and the header's size is that of the vector. Elements beyond 2**107 are cut
+    to that. Error: the L2 norm of the omitted coefficients, plus fp16's; not bit for bit the same on every machine.
     """
 
     name = "dct_topk"

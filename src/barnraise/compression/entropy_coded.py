@@ -1,9 +1,9 @@
 """Entropy-coded scalar quantisation: every element to the nearest of a few levels, the rarer ones in more bits.
 
-At equal bits this keeps more than choosing the largest elements does (Sullivan, 1996, "Efficient Scalar Quantization of
+At equal bits this keeps more than the largest elements do (Sullivan, 1996, "Efficient Scalar Quantization of
 Exponential and Laplacian Random Variables"; with three levels Sattler et al., 2019, "Robust and Communication-Efficient
-Federated Learning from Non-IID Data"): with error feedback on Gaussian data its residual has 0.7 of the energy of
-that of `sparse_loco` at 0.8 bits an element, and half of it at 1.6. The code is Huffman's (RFC 1951), by zlib.
+Federated Learning from Non-IID Data"): with error feedback on Gaussian data its residual has 0.7 of the energy of that
+of `sparse_loco` at 0.8 bits an element, and half of it at 1.6. The code is Huffman's (RFC 1951), by zlib.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ SMALLEST = np.float32(1e-30)
 _SPAN = 1 << 16
 _SAMPLE = 1 << 16
 _TRIES = 8
-_FILLED = 0.9  # of the room: enough
+_FILLED = 0.9  # share of the room that ends the search
 _HIGHEST = math.log(3e38)
 _POWERS = 3 ** np.arange(5, dtype=np.uint8)
 _TRITS = np.array([0, 1, -1], np.int8)[np.arange(3**5, dtype=np.uint8)[:, None] // _POWERS % 3]
 
 
 class Quantised(NamedTuple):
-    """A vector as `levels` (int8 [n], -31 to 31), about its multiples of `step`, whose `magnitudes` (float32,
-    ascending) are those of 1, 2 ..."""
+    """A quantised vector: `levels` (int8 [n], -31 to 31), about multiples of `step`, and their `magnitudes`.
+
+    `magnitudes` (float32, ascending) are those of levels 1, 2 ...
+    """
 
     levels: Array
     step: float
@@ -48,12 +50,11 @@ class EntropyCoded(DenseCodec):
 
     In the stream one plane follows the other: of each element whether it is 0, positive (1) or negative (2), five to a
     byte in base 3; of each that is not 0 whether it lies beyond the first level, eight to a byte; of each of these
-    whether it lies beyond the second, and so on. Magnitudes are the means of what is rounded to a multiple of a step,
-    and the step is about the smallest with which `bits` an element suffice. Payloads of one size are equally long; the
-    same vector gives other bytes with another zlib, which decode alike.
-    Opening takes a byte an element. An element is off by less than the distance of two levels, but for those beyond the
-    highest; where all are below 1e-30 they are zero. Where so many are of one magnitude that not all of them fit, those
-    of the lowest indices are sent.
+    whether it lies beyond the second, and so on. Magnitudes are the means of the values rounded to a multiple of a
+    step, and the step is about the smallest with which `bits` an element suffice. Payloads of one size are equally
+    long; the same vector gives other bytes with another zlib, which decode alike. Opening takes a byte an element. The
+    error of an element is less than the distance of two levels, but for those beyond the highest; where all are below
+    1e-30 they are zero. Where too many elements of one magnitude do not all fit, those of the lowest indices are sent.
     """
 
     name = "entropy_coded"
@@ -92,14 +93,17 @@ class EntropyCoded(DenseCodec):
 
 
 def _fitted(values: Array, room: int) -> Quantised:
-    """`values` with about the smallest step whose encoding fits into `room` bytes; zeros where none does."""
+    """Quantise `values` with about the smallest step whose encoding fits into `room` bytes; zeros where none does."""
     best = _measured(values, np.zeros(values.size, np.int8), 0.0)
     largest = largest_magnitude(values)
     if largest < SMALLEST:
         return best
-    sample = np.abs(values[:: values.size // _SAMPLE | 1])  # odd: in step with no width of a matrix
+    sample = np.abs(values[:: values.size // _SAMPLE | 1])  # odd, so that it differs from the width of a matrix
     sample = np.sort(sample if sample.any() else np.abs(values))
-    low, high = _finest(sample), min(math.log(1.9 * largest), _HIGHEST)  # in logarithm: too fine, coarse enough
+    low, high = (
+        _finest(sample),
+        min(math.log(1.9 * largest), _HIGHEST),
+    )  # logarithms: too fine, coarse enough
     bits = 0.985 * 8.0 * room / values.size
     finer = best
     for _ in range(_TRIES):
@@ -120,10 +124,10 @@ def _fitted(values: Array, room: int) -> Quantised:
 
 
 def _filled_up(values: Array, best: Quantised, finer: Quantised, room: int) -> Quantised:
-    """`best`, and of the elements that only `finer` sends, which is too long, about as many as there is room for.
+    """Add to `best` about as many of the elements that only `finer`, which is too long, sends as there is room for.
 
-    There are such where many are of one magnitude: no step parts them, and all would wait for ever. With error feedback
-    others have their turn the next time, since what was left out has grown.
+    There are such where many are of one magnitude: no step separates them, and all would wait forever. With error
+    feedback the others follow the next time, since omitted elements have grown.
     """
     waiting = ((best.levels == 0) & (finer.levels != 0)).nonzero()[0]
     waiting = waiting[np.argsort(-np.abs(values[waiting]), kind="stable")]
@@ -142,19 +146,22 @@ def _filled_up(values: Array, best: Quantised, finer: Quantised, room: int) -> Q
 
 
 def _finest(sample: Array) -> float:
-    """The logarithm of a step with which few of `sample` (magnitudes) are beyond the highest level."""
+    """Return the logarithm of a step with which few of `sample` (magnitudes) are beyond the highest level."""
     return math.log(math.sqrt(np.square(sample[sample > 0], dtype=np.float64).mean()) * 4 / LEVELS)
 
 
 def _step(sample: Array, bits: float) -> float:
-    """The logarithm of the step with which an element of `sample` (ascending) takes about so many `bits`."""
+    """Return the logarithm of the step with which an element of `sample` (ascending) takes about `bits` bits."""
     low, high = _finest(sample), math.log(2.0 * float(sample[-1]))
     for _ in range(30):
         middle = (low + high) / 2
         edges = np.searchsorted(sample, (np.arange(LEVELS) + 0.5) * math.exp(middle))
         shares = np.diff(edges, prepend=0, append=len(sample)) / len(sample)
         some = shares[shares > 0]
-        signs, whole_bits = 1.0 - shares[0], 0.07 * shares[0] ** 5  # of a byte that is often the same: measured
+        signs, whole_bits = (
+            1.0 - shares[0],
+            0.07 * shares[0] ** 5,
+        )  # bits of a byte that repeats, measured
         taken = signs + whole_bits - (some * np.log2(some)).sum()
         low, high = (middle, high) if taken > bits else (low, middle)
     return high
@@ -173,10 +180,10 @@ def _quantised(values: Array, step: np.float32) -> Quantised:
 
 
 def _measured(values: Array, levels: Array, step: float) -> Quantised:
-    """`values` at `levels`, whose magnitudes are the means there, or the multiple of `step` where there are none."""
+    """Measure `values` at `levels`: magnitudes are the means there, or the multiple of `step` where there are none."""
     counts, sums = np.zeros(LEVELS + 1, np.int64), np.zeros(LEVELS + 1)
     for start in range(0, values.size, _SPAN):
-        places = start + (levels[start : start + _SPAN] != 0).nonzero()[0]  # of booleans: seven times as fast
+        places = start + (levels[start : start + _SPAN] != 0).nonzero()[0]  # indices of booleans: seven times as fast
         found = np.abs(levels[places])
         counts += np.bincount(found, minlength=LEVELS + 1)
         sums += np.bincount(found, np.abs(values[places]), LEVELS + 1)
@@ -193,14 +200,14 @@ def _deflated(levels: Array) -> bytes:
     plane = trits @ _POWERS
     beyond, level = np.abs(levels[levels != 0]), 1
     while plane.size:
-        streams += [deflate.compress(plane.tobytes()), deflate.flush(zlib.Z_FULL_FLUSH)]  # each with a code of its own
+        streams += [deflate.compress(plane.tobytes()), deflate.flush(zlib.Z_FULL_FLUSH)]  # each with its own code
         larger = beyond > level
         plane, beyond, level = np.packbits(larger), beyond[larger], level + 1
     return b"".join([*streams, deflate.flush()])
 
 
 def _inflated(body: Array, size: int, num_levels: int) -> Array:
-    """The levels (int8 [size]); PayloadError unless `body` is what `_deflated` writes, and zeros."""
+    """Decode the levels (int8 [size]); PayloadError unless `body` is a stream of `_deflated` and zeros."""
     planes = _Planes(body)
     signs = planes.read(-(-size // 5))
     if signs.size and signs.max() >= len(_TRITS):
@@ -220,29 +227,29 @@ def _inflated(body: Array, size: int, num_levels: int) -> Array:
 
 
 class _Planes:
-    """A deflated stream, read plane by plane; PayloadError where it is none or ends elsewhere.
+    """A deflated stream, read plane by plane; PayloadError where it is malformed or ends elsewhere.
 
-    Huffman's code takes a bit a byte at least. Deflate also has references to bytes before, a thousand of them in a few
-    bits, which no encoder of ours writes: planes of more bytes than the payload has bits are refused unread.
+    Huffman's code takes a bit a byte at least. Deflate also has references to earlier bytes, a thousand of them in a
+    few bits, which this encoder never writes: planes of more bytes than the payload has bits are refused unread.
     """
 
     def __init__(self, body: Array) -> None:
         self._inflate, self._rest, self._left = zlib.decompressobj(wbits=-15), body.tobytes(), 8 * body.size
 
     def read(self, length: int) -> Array:
-        """The next `length` bytes; no more are made, whatever the stream says."""
+        """Return the next `length` bytes; no more are decompressed, whatever the stream holds."""
         self._left -= length
         if self._left < 0:
             raise PayloadError(
                 f"codec 'entropy_coded': a plane of {length} bytes, but so many do not fit into the payload"
             )
-        plane = self._decompressed(length) if length else b""  # zlib takes 0 for any number
+        plane = self._decompressed(length) if length else b""  # for zlib 0 means any number
         if len(plane) != length:
             raise PayloadError(f"codec 'entropy_coded': a plane of {len(plane)} bytes, but it must have {length}")
         return np.frombuffer(plane, np.uint8)
 
     def end(self) -> None:
-        """The stream must end here, and nothing but zeros follow it."""
+        """Check that the stream ends here, with nothing but zeros behind it."""
         if self._decompressed(1) or not self._inflate.eof or any(self._inflate.unused_data):
             raise PayloadError("codec 'entropy_coded': there is more than its planes")
 

@@ -1,4 +1,4 @@
-"""Error feedback: what a codec leaves out of one contribution is added to the next.
+"""Error feedback: the elements that a codec omits from one contribution are added to the next.
 
 Seide et al. (2014); Karimireddy et al. (2019), "Error Feedback Fixes SignSGD", algorithm 1. The decay is that of
 SparseLoCo (Sarfi et al., 2025): e <- beta e + x; send q = codec(e); e <- e - q.
@@ -21,11 +21,10 @@ WHOLE = slice(None)
 
 
 class ErrorFeedback:
-    """A codec with a memory: the residual, one float32 vector on the CPU, made at the first `compress`.
+    """A codec with a residual, one float32 vector on the CPU, made at the first `compress`.
 
-    `decay` (0 to 1) is the share of the residual that survives into the next contribution.
-    A new codec or ratio takes a new ErrorFeedback: a residual fits only the rate that left it. The `crew` shares what
-    is done to each element.
+    `decay` (0 to 1) is the share of the residual that survives into the next contribution. A new codec or ratio takes a
+    new ErrorFeedback: a residual fits only the rate that left it. The `crew` shares the work on elements.
     """
 
     def __init__(self, codec: Codec, decay: float = 1.0, crew: Crew | None = None) -> None:
@@ -36,21 +35,21 @@ class ErrorFeedback:
 
     @property
     def residual(self) -> Tensor | None:
-        """The live residual [d]; None while nothing is left over."""
+        """Return the live residual [d]; None while it is empty."""
         return self._residual
 
     @property
     def residual_norm(self) -> float:
-        """The L2 norm of the residual."""
+        """Return the L2 norm of the residual."""
         if self._residual is None:
             return 0.0
         return norm(self._residual.numpy(), self._crew)
 
     def compress(self, vector: Tensor, version: int = 0, covered: slice = WHOLE) -> Encoded:
-        """Encode the range `covered` of `vector`, an update of `version`, plus the residual; keep what was left out.
+        """Encode the range `covered` of `vector`, an update of `version`, plus the residual; keep the rest.
 
         `vector` is overwritten. PayloadError when that is not finite, InputError when the size has changed; either
-        leaves the residual alone.
+        leaves the residual unchanged.
         """
         self.add(vector)
         encoded = self.codec.encode(vector[covered], version)
@@ -58,7 +57,10 @@ class ErrorFeedback:
         return encoded
 
     def add(self, vector: Tensor) -> None:
-        """vector += beta e, which leaves the residual alone. InputError when the size has changed."""
+        """Compute vector += beta e, without changing the residual.
+
+        InputError when the size has changed.
+        """
         if self._residual is not None:
             if self._residual.shape != vector.shape:
                 raise InputError(
@@ -68,7 +70,7 @@ class ErrorFeedback:
             self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
 
     def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: slice = WHOLE) -> None:
-        """The residual is `vector`, less what of its range `covered` was encoded."""
+        """Set the residual to `vector`, less the encoded part of its range `covered`."""
         if self._residual is None:
             self._residual = vector.clone()
         else:
@@ -76,18 +78,21 @@ class ErrorFeedback:
         codec.decode_add(encoded, self._residual[covered], weight=-1.0)
 
     def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
-        """`work` done to each span of `vector` and the residual."""
+        """Apply `work` to each span of `vector` and the residual."""
         assert self._residual is not None
         total, residual = vector.numpy(), self._residual.numpy()
 
         def share(span: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
                 work(total[span], residual[span])
 
         self._crew.each(share, spans(total.size))
 
     def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: slice = WHOLE) -> None:
-        """Return a refused contribution of `codec` to the residual. PayloadError when another codec or size made it."""
+        """Return a refused contribution of `codec` to the residual.
+
+        PayloadError when another codec or size made it.
+        """
         codec = codec or self.codec
         if self._residual is None:
             self._residual = codec.decode(encoded)
@@ -95,9 +100,9 @@ class ErrorFeedback:
             codec.decode_add(encoded, self._residual[covered])
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
-        """Encode the residual by itself, undecayed, for a worker that leaves; None when nothing is left over.
+        """Encode the residual by itself, undecayed, for a worker that leaves; None when it is empty.
 
-        `codec` may be a denser one, since there is no next contribution to carry the rest.
+        `codec` may be a denser one, since no later contribution carries the rest.
         """
         if self._residual is None:
             return None
@@ -107,12 +112,12 @@ class ErrorFeedback:
         return encoded
 
     def reset(self) -> None:
-        """Forget the residual."""
+        """Drop the residual, so that the next contribution starts without one."""
         self._residual = None
 
 
 def norm(values: Array, crew: Crew) -> float:
-    """The L2 norm of float32 [d], summed in float64."""
+    """Return the L2 norm of float32 [d], summed in float64."""
     return math.sqrt(
         sum(crew.each(lambda span: float(np.square(values[span], dtype=np.float64).sum()), spans(values.size)))
     )

@@ -17,7 +17,7 @@ _SPAN = 1 << 15  # torch works on no more with one thread
 
 
 def shared_exponent(values: Array) -> int:
-    """The e for which the largest |x| * 2**-e lies in [2**14, 2**15), inside half precision's range."""
+    """Return the e for which the largest |x| * 2**-e lies in [2**14, 2**15), inside half precision's range."""
     largest = largest_magnitude(values)
     exponent = math.frexp(largest)[1] - 15 if largest else 0
     return min(max(exponent, LOWEST_EXPONENT), HIGHEST_EXPONENT)
@@ -37,15 +37,15 @@ def to_half(values: Array, exponent: int, out: Array) -> None:
 
 
 def from_half(halves: Array, exponent: int, out: Array) -> None:
-    """halves * 2**exponent into `out` (float32), exactly."""
+    """Write halves * 2**exponent into `out` (float32), exactly."""
     for start in range(0, out.size, _SPAN):
-        span = torch.from_numpy(halves[start : start + _SPAN].copy())  # a copy: torch wants writable memory
+        span = torch.from_numpy(halves[start : start + _SPAN].copy())  # a copy, since torch needs writable memory
         torch.from_numpy(out[start : start + _SPAN]).copy_(span)
     out *= np.float32(2.0**exponent)
 
 
 def check_half(halves: Array, exponent: int) -> None:
-    """PayloadError unless the exponent is one that `shared_exponent` gives and all values are finite."""
+    """Raise PayloadError unless the exponent is one of `shared_exponent` and all values are finite."""
     if not LOWEST_EXPONENT <= exponent <= HIGHEST_EXPONENT:
         raise PayloadError(
             f"half-precision values with exponent {exponent}, but must be {LOWEST_EXPONENT} to {HIGHEST_EXPONENT}"
@@ -55,14 +55,14 @@ def check_half(halves: Array, exponent: int) -> None:
 
 
 def largest_half(halves: Array, exponent: int) -> float:
-    """The largest |half| * 2**exponent, 0 for none; not finite where one of them is not."""
+    """Return the largest |half| * 2**exponent, 0 for none; not finite where one of them is not."""
     bits = halves.reshape(-1).view("<u2")
     most = max((int((bits[i : i + _SPAN] & 0x7FFF).max()) for i in range(0, bits.size, _SPAN)), default=0)
     return float(np.array(most, "<u2").view("<f2")) * 2.0**exponent
 
 
 def read_half(halves: Array, exponent: int) -> Array:
-    """`halves` * 2**exponent as float32; PayloadError as for `check_half`."""
+    """Return `halves` * 2**exponent as float32; PayloadError as for `check_half`."""
     check_half(halves, exponent)
     values = np.empty(halves.size, np.float32)
     from_half(halves, exponent, values)

@@ -20,11 +20,11 @@ _HIGHEST_EXPONENT = 104  # the sum of `rank` products stays finite
 
 
 class LowRank(Codec):
-    """Body: for each matrix M [side, side] (the last filled up with zeros) the factors P and Q [side, rank], float16;
-    M is about P Q^T * 2**exponent. The header's count is the rank.
+    """Body: for each matrix M [side, side] the factors P and Q [side, rank], float16; M is about P Q^T * 2**exponent.
 
-    P has orthonormal columns, so Q = M^T P is the best there is for it: the error is no larger than M in L2 norm, but
-    for fp16's (and beyond 2**119, where Q is cut). Not bit for bit the same on every machine.
+    The last matrix is filled up with zeros. The header's count is the rank. P has orthonormal columns, so Q = M^T P is
+    the best factor for it: the error is no larger than M in L2 norm, but for fp16's (and beyond 2**119, where Q is
+    cut). Not bit for bit the same on every machine.
     """
 
     name = "low_rank"
@@ -55,7 +55,7 @@ class LowRank(Codec):
         return exponent
 
     def _matrix(self, values: Array, number: int, exponent: int) -> Array:
-        """Matrix `number`, divided by 2**exponent."""
+        """Return matrix `number`, divided by 2**exponent."""
         area = self.side * self.side
         run = values[number * area : (number + 1) * area]
         if run.size < area:

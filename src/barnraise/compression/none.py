@@ -1,4 +1,4 @@
-"""No compression: float32 as it is."""
+"""No compression: float32 unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .base import Array, Header, PiecewiseCodec, Sections, largest_magnitude, re
 
 
 class Float32(PiecewiseCodec):
-    """Body: `size` float32. Decoding gives back every bit."""
+    """Body: `size` float32 values, of which decoding gives back every bit."""
 
     name = "none"
     tag = b"f32 "

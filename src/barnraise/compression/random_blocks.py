@@ -1,11 +1,10 @@
 """Blocks of elements that a shared seed chooses: every worker sends the same ones.
 
 Where each worker sends its own largest elements, a rule that compares coordinate by coordinate sees one value among
-zeros, and masks that must cancel do not meet. Here the support depends on the version that the update is against and on
-nothing else, and costs no bytes; updates of several versions, which meet in asynchronous mode, do not share it. In any
-1 / ratio consecutive versions each block has its turn (a random permutation, cut into that many parts; Konecny et al.,
-2016, "Federated Learning: Strategies for Improving Communication Efficiency", section 3, draws a random mask anew each
-time).
+zeros, and masks that must cancel do not meet. Here the support depends only on the version that is updated, and costs
+no bytes; updates of several versions, which meet in asynchronous mode, do not share it. In any 1 / ratio consecutive
+versions each block is sent once (a random permutation, cut into that many parts; Konecny et al., 2016, "Federated
+Learning: Strategies for Improving Communication Efficiency", section 3, draws a new random mask each time).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 class RandomBlocks(SparseCodec):
     """Body: the elements of the chosen blocks in order, float16, times 2**exponent; beyond the vector's end, zeros.
 
-    The header's count is the version (modulo 2**32). Error: what lies outside the blocks is left out; inside, fp16's.
+    The header's count is the version (modulo 2**32). Error: elements outside the blocks are left out; inside, fp16's.
     """
 
     name = "random_blocks"
@@ -63,12 +62,12 @@ class RandomBlocks(SparseCodec):
         return largest_half(halves, int(exponent))
 
     def _indices(self, blocks: Array) -> Array:
-        """The elements of `blocks`, ascending, int64; in a short last block some are beyond the vector's end."""
+        """Return the elements of `blocks`, ascending, int64; in a short last block some are beyond the vector's end."""
         indices: Array = (blocks[:, None] * self.block + np.arange(self.block)).reshape(-1)
         return indices
 
     def _blocks(self, size: int, version: int) -> Array:
-        """This version's blocks, ascending, int64."""
+        """Return this version's blocks, ascending, int64."""
         num_blocks = -(-size // self.block)
         if not num_blocks:
             return np.empty(0, np.int64)

@@ -23,12 +23,11 @@ _NEGATIVE, _LARGE = np.uint8(2), np.uint8(1)
 
 
 class SparseLoCo(ChunkedCodec):
-    """Values: a float16 pair (low, high) for each chunk, times 2**exponent, then two bits an element: sign and which.
+    """Values: a float16 pair (low, high) for each chunk, times 2**exponent, then a sign and a choice for each element.
 
-    low <= high are the means of the chunk's smaller and larger kept magnitudes, parted where two steps of Lloyd's
-    algorithm (k-means on a line) leave them.
-    Error: a projection but for the pair's fp16 rounding, so |x - decoded| <= (1 + 2**-10) |x| in L2 norm; a chunk's
-    decoded energy is at least (sum of kept |x|)**2 / k.
+    The last two take two bits an element. low <= high are the means of the chunk's smaller and larger kept magnitudes,
+    divided by two steps of Lloyd's algorithm (k-means on a line). Error: a projection but for the pair's fp16 rounding,
+    so |x - decoded| <= (1 + 2**-10) |x| in L2 norm; a chunk's decoded energy is at least (sum of kept |x|)**2 / k.
     """
 
     name = "sparse_loco"
@@ -38,7 +37,7 @@ class SparseLoCo(ChunkedCodec):
         return two_bit_bytes(grid.rows, grid.count)
 
     def pack_values(self, chosen: Array, body: Array) -> int:
-        magnitudes = np.ascontiguousarray(np.abs(chosen).T)  # sums down the columns are in one order everywhere
+        magnitudes = np.ascontiguousarray(np.abs(chosen).T)  # sums down the columns have the same order everywhere
         pairs, large = _two_means(magnitudes)
         exponent = shared_exponent(pairs)
         pair_bytes = 2 * pairs.size
@@ -64,7 +63,7 @@ class SparseLoCo(ChunkedCodec):
 
 
 def _two_means(magnitudes: Array) -> tuple[Array, Array]:
-    """The means [2, rows] of the smaller and the larger of `magnitudes` (float32 [k, rows]), and which are larger."""
+    """Return the means [2, rows] of the smaller and larger `magnitudes` [k, rows], and which are larger."""
     count = np.float32(len(magnitudes))
     whole = magnitudes.sum(axis=0, dtype=np.float64)
     split = whole / count

@@ -1,7 +1,7 @@
 """Top-k sparsification: the k elements of largest magnitude, by index and value.
 
 Exact and deterministic: of equal magnitudes the lowest indices are kept. The threshold is guessed from a sample and
-settled among the few candidates above the guess, for sorting ten million elements would cost twenty times as much.
+corrected among the few candidates above the guess, for sorting ten million elements would cost twenty times as much.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SAMPLE = 1 << 16
 class TopK(SparseCodec):
     """Body: k int32 indices, strictly increasing, then k values, float32 ("tk32") or float16 ("tk16", see fp16).
 
-    k = round(ratio * size), at least 1; the header's count is k.
-    Error: what is left out is no larger than the least kept; half values add fp16's error.
+    k = round(ratio * size), at least 1; the header's count is k. Error: an omitted element is no larger than the least
+    kept one; half values add fp16's error.
     """
 
     name = "topk"
@@ -84,14 +84,14 @@ class TopK(SparseCodec):
 
 
 def largest_indices(values: Array, k: int) -> Array:
-    """The indices of the k elements of largest magnitude, ascending; of equal ones the lowest indices.
+    """Return the indices of the k elements of largest magnitude, ascending; of equal ones the lowest indices.
 
     `values` is float32 [d], finite, k <= d. Expects two passes over `values`; at worst one selection over all.
     """
     if k == values.size:
         return np.arange(k)
     candidates = _at_least(values, _guess_threshold(values, k))
-    if candidates.size < k:  # the sample misled: take all
+    if candidates.size < k:  # the sample was misleading: take all
         candidates = np.arange(values.size)
     if candidates.size == k:
         return candidates
@@ -105,7 +105,7 @@ def largest_indices(values: Array, k: int) -> Array:
 
 
 def _guess_threshold(values: Array, k: int) -> float:
-    """A magnitude that probably a few more than k elements reach; 0 when a sample cannot tell."""
+    """Return a magnitude that probably a few more than k elements reach; 0 when a sample cannot tell."""
     sample = np.abs(values[:: max(1, values.size // _SAMPLE)])
     expected = sample.size * k / values.size
     rank = math.ceil(1.05 * expected + 4 * math.sqrt(expected) + 4)

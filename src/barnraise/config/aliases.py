@@ -1,19 +1,67 @@
-"""Other spellings of the run file's keys, from the original overview of the system.
+"""Other spellings of the run file's keys: their old names, and those of the original overview of the system.
 
-A spelling is turned into its key before the file is judged. Giving both, or two spellings of one key, is refused: only
-one of them could count.
+The loader turns a spelling into its key before the file is judged. Giving both, or two spellings of one key, is
+refused: only one of them could count. `barnraise.config.upgrade` writes a file with the keys themselves, the JSON
+Schema marks other spellings as deprecated, and the reference lists them: all from `ALIASES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from barnraise.config.problems import Path, Problem, key_of
 
 EACH = "*"
 """Stands for any index of a list."""
+
+MOVED: Mapping[str, str] = {
+    "controller.max_staleness_multiplier": "staleness.max_multiplier",
+    "controller.max_staleness": "staleness.max",
+    "controller.min_staleness": "staleness.min",
+    "controller.adaptive_staleness": "staleness.adaptive",
+    "controller.staleness_weighting": "staleness.weighting",
+    "controller.buffer_size": "aggregation.buffer_size",
+    "controller.evaluations": "evaluation.times",
+    "controller.evaluation_rows": "evaluation.rows",
+    "controller.evaluated_by": "evaluation.by",
+    "controller.max_update_norm": "trust.max_update_norm",
+    "controller.per_network": "trust.per_network",
+    "training.average": "evaluation.average",
+    "training.audits": "trust.audits",
+    "training.scores": "trust.scores",
+    "training.loss_gate": "trust.loss_gate",
+    "training.believed_liars": "trust.believed_liars",
+    "training.liar_odds": "trust.liar_odds",
+    "training.unguaranteed": "trust.unguaranteed",
+    "training.aggregation_rule": "aggregation.rule",
+    "training.aggregation_f": "aggregation.f",
+    "training.aggregation_fallback": "aggregation.fallback",
+    "training.aggregation_options": "aggregation.options",
+    "training.trim_ratio": "aggregation.trim_ratio",
+    "training.normalize_steps": "aggregation.normalize_steps",
+    "training.outer_optimizer": "aggregation.outer_optimizer",
+    "training.outer_learning_rate": "aggregation.outer_learning_rate",
+    "training.outer_momentum": "aggregation.outer_momentum",
+    "training.outer_weighting": "aggregation.outer_weighting",
+    "training.outer_options": "aggregation.outer_options",
+    "training.compression": "exchange.compression",
+    "training.compression_ratio": "exchange.compression_ratio",
+    "training.compression_options": "exchange.compression_options",
+    "training.auto_tune": "exchange.auto_tune",
+    "training.error_feedback": "exchange.error_feedback",
+    "training.error_feedback_decay": "exchange.error_feedback_decay",
+    "training.error_feedback_keep": "exchange.error_feedback_keep",
+    "training.downlink_compression": "exchange.downlink_compression",
+    "training.downlink_options": "exchange.downlink_options",
+    "training.fragments": "exchange.fragments",
+    "training.merge_lerp": "exchange.merge_lerp",
+    "training.overlap": "exchange.overlap",
+}
+"""Old name -> key, of keys that stood in `controller` or `training` before they had sections of their own. Run files,
+the ledgers of older runs, and overrides may have either."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +75,7 @@ class Alias:
     @property
     def note(self) -> str:
         """What the documentation adds to the spelling."""
-        return f"with `aggregation_rule: {self.rule}`" if self.rule else ""
+        return f"with `aggregation.rule: {self.rule}`" if self.rule else ""
 
 
 def _worker_aliases(where: Path) -> list[Alias]:
@@ -41,14 +89,19 @@ def _worker_aliases(where: Path) -> list[Alias]:
     return [Alias((*where, spelling), (*where, key)) for spelling, key in spellings.items()]
 
 
+def _path(dotted: str) -> Path:
+    return tuple(dotted.split("."))
+
+
 ALIASES = (
-    Alias(("training", "gradient_accumulation_size"), ("controller", "buffer_size")),
-    Alias(("controller", "gradient_accumulation_size"), ("controller", "buffer_size")),
+    *(Alias(_path(old), _path(key)) for old, key in MOVED.items()),
+    Alias(("training", "gradient_accumulation_size"), ("aggregation", "buffer_size")),
+    Alias(("controller", "gradient_accumulation_size"), ("aggregation", "buffer_size")),
     Alias(("training", "gradient_clip_norm"), ("training", "gradient_clip")),
     Alias(("controller", "gradient_clip_norm"), ("training", "gradient_clip")),
     Alias(("training", "sync_window"), ("controller", "sync_window")),
-    Alias(("training", "krum_f"), ("training", "aggregation_f"), rule="krum"),
-    Alias(("training", "bulyan_f"), ("training", "aggregation_f"), rule="bulyan"),
+    Alias(("training", "krum_f"), ("aggregation", "f"), rule="krum"),
+    Alias(("training", "bulyan_f"), ("aggregation", "f"), rule="bulyan"),
     *_worker_aliases(("workers", EACH)),
     *_worker_aliases(("faults", EACH, "join")),
 )
@@ -62,22 +115,33 @@ class Canonical:
     spelled: dict[Path, Path]
     problems: list[Problem]
 
+    def spelling(self, path: Path) -> Path:
+        """Where `path`, or what it is inside of, stands in the file under another spelling; empty where it does not."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.spelled:
+                return (*self.spelled[path[:length]], *path[length:])
+        return ()
 
-def canonical(content: dict[str, Any]) -> Canonical:
-    """`content` (left as it is) with every alias replaced by its key."""
+
+def canonical(content: Mapping[str, Any], beside: Mapping[str, Any] = MappingProxyType({})) -> Canonical:
+    """`content` (left as it is) with every alias replaced by its key. `beside` has the keys that count where `content`
+    has none: those of the file, where `content` overrides some of them."""
     result = Canonical(_copy(content), {}, [])
-    rule = _section(content, ("training",)).get("aggregation_rule", "auto")
     for alias in ALIASES:
         for spelling, key in _places(alias, content):
-            _rename(result, spelling, key, alias.rule, rule)
+            _rename(result, spelling, key, alias.rule, _rule(result.content) or _rule(beside) or "auto")
     return result
+
+
+def _rule(content: Mapping[str, Any]) -> object:
+    return _section(content, ("aggregation",)).get("rule")
 
 
 def _rename(result: Canonical, spelling: Path, key: Path, wanted_rule: str, rule: object) -> None:
     value = _section(result.content, spelling[:-1]).pop(str(spelling[-1]))
     rules = rule if isinstance(rule, list) else [rule]
     if wanted_rule and not any(isinstance(name, str) and wanted_rule in name for name in rules):
-        message = f"counts only with aggregation_rule: {wanted_rule}, but that is {rule}; write aggregation_f instead"
+        message = f"counts only with aggregation.rule: {wanted_rule}, but that is {rule}; write aggregation.f instead"
         result.problems.append(Problem(spelling, message))
         return
     section, name = key[:-1], str(key[-1])
@@ -94,7 +158,7 @@ def _rename(result: Canonical, spelling: Path, key: Path, wanted_rule: str, rule
     result.spelled[key] = spelling
 
 
-def _places(alias: Alias, content: dict[str, Any]) -> Iterator[tuple[Path, Path]]:
+def _places(alias: Alias, content: Mapping[str, Any]) -> Iterator[tuple[Path, Path]]:
     """Where `alias` is used: its spelling and key with the indices filled in."""
     paths: list[Path] = [()]
     for key in alias.spelling:
@@ -117,7 +181,7 @@ def _at(content: Any, path: Path) -> Any:
     return content
 
 
-def _section(content: dict[str, Any], path: Path) -> dict[str, Any]:
+def _section(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The section at `path`, or an empty one when there is none."""
     value: Any = content
     for key in path:
@@ -128,6 +192,6 @@ def _section(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _copy(inner) for key, inner in value.items()}
     return [_copy(inner) for inner in value] if isinstance(value, list) else value

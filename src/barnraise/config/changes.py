@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from barnraise.config.aliases import canonical
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 
@@ -17,12 +18,6 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "port",
         "http_port",
         "use_zmq",
-        "max_staleness",
-        "adaptive_staleness",
-        "min_staleness",
-        "max_staleness_multiplier",
-        "staleness_weighting",
-        "buffer_size",
         "sync_window",
         "sync_longest_wait",
         "heartbeat",
@@ -34,25 +29,37 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "checkpoint_seconds",
         "keep_checkpoints",
         "keep_payloads",
-        "evaluations",
-        "evaluated_by",
         "scheduler",
         "scheduler_options",
-        "max_update_norm",
-        "per_network",
         "threads",
     ),
     "training": (
         "tokens",
-        "audits",
-        "scores",
-        "loss_gate",
         "learning_rate",
         "schedule",
         "warmup_tokens",
         "final_rate",
         "pace",
         "max_local_steps",
+    ),
+    "aggregation": ("buffer_size",),
+    "staleness": (
+        "max",
+        "adaptive",
+        "min",
+        "max_multiplier",
+        "weighting",
+    ),
+    "trust": (
+        "audits",
+        "scores",
+        "loss_gate",
+        "max_update_norm",
+        "per_network",
+    ),
+    "evaluation": (
+        "times",
+        "by",
     ),
 }
 """Keys that may change, by section. All others are what workers hold, data and model were made with, or versions must
@@ -83,14 +90,15 @@ def kept(run_file: RunFile) -> dict[str, Any]:
 def changes(before: Mapping[str, Any], run_file: RunFile) -> list[KeyChange]:
     """Where `run_file` differs from what was kept of it.
 
-    A key that was not kept is one that barnraise did not have then: it had its default. Raises RunFileError, naming
-    the keys, when one of them must not change.
+    A key that was not kept is one that barnraise did not have then: it had its default. What an older barnraise kept
+    under a key's old name counts as its value. Raises RunFileError, naming the keys, when one of them must not change.
     """
     found = []
+    told = canonical(before).content
     for section, keys in kept(run_file).items():
         fields = type(getattr(run_file, section)).model_fields
         for key, after in keys.items():
-            old = before.get(section, {}).get(key, fields[key].get_default(call_default_factory=True))
+            old = told.get(section, {}).get(key, fields[key].get_default(call_default_factory=True))
             if old != after:
                 found.append(KeyChange(section, key, old, after))
     refused = [str(change) for change in found if not change.allowed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -87,38 +87,57 @@ def known_kinds() -> list[str]:
 def unknown_key(path: Path, content: dict[str, Any]) -> str:
     """What to say of a key that nobody knows: the nearest one here, or where it belongs."""
     section, key = path[:-1], str(path[-1])
-    here = known_keys(section, content)
-    homes = [home for home in _homes().get(key, []) if home != _heading(section)]
+    here, heading = known_keys(section, content), _heading(section)
+    homes = [home for home in _homes().get(key, []) if home.section != heading]
+    if homes and all(home.key == key for home in homes):
+        return f"unknown key here; it belongs under {' or '.join(home.section for home in homes)}"
     if homes:
-        return f"unknown key here; it belongs under {' or '.join(homes)}"
+        return f"unknown key here; it is {' or '.join(dict.fromkeys(map(str, homes)))}"
     if key in NAMED:
         return f"unknown key; it is {NAMED[key].hint}"
-    close = nearest(key, [*here, *_spellings(_heading(section)), *NAMED])
+    spellings = _spellings(heading)
+    close = nearest(key, [*here, *spellings, *NAMED])
     if close and close not in NAMED:
-        return f"unknown key; did you mean '{close}'?"
+        meant = spellings.get(close, _Home(heading, close))
+        return f"unknown key; did you mean '{meant.key if meant.section == heading else meant}'?"
     elsewhere = nearest(key, [*_homes(), *NAMED])
     if elsewhere in NAMED:
         return f"unknown key; '{elsewhere}' is {NAMED[elsewhere].hint}"
     if elsewhere:
         home = _homes()[elsewhere][0]
-        return f"unknown key; did you mean '{elsewhere}' under {home}?"
+        return f"unknown key; did you mean '{home.key}' under {home.section}?"
     return f"unknown key; known here: {', '.join(here)}"
 
 
+class _Home(NamedTuple):
+    """A key by its section, as `sections` writes that."""
+
+    section: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.section}.{self.key}"
+
+
 @cache
-def _homes() -> dict[str, list[str]]:
-    """Every key and other spelling, and the sections that have it."""
-    homes: dict[str, list[str]] = {}
+def _homes() -> dict[str, list[_Home]]:
+    """Of every key and other spelling, what it is: the key of a section."""
+    homes: dict[str, list[_Home]] = {}
     for _, section, _, keys in sections():
-        names = [key.name for key in keys] + _spellings(section)
-        for name in names:
-            if section not in homes.setdefault(name, []):
-                homes[name].append(section)
+        found = {key.name: _Home(section, key.name) for key in keys} | _spellings(section)
+        for name, home in found.items():
+            if home not in homes.setdefault(name, []):
+                homes[name].append(home)
     return homes
 
 
-def _spellings(section: str) -> list[str]:
-    return [str(alias.spelling[-1]) for alias in ALIASES if written(alias.spelling[:-1]) == section]
+def _spellings(section: str) -> dict[str, _Home]:
+    """What other spellings in a section mean."""
+    return {
+        str(alias.spelling[-1]): _Home(written(alias.key[:-1]), str(alias.key[-1]))
+        for alias in ALIASES
+        if written(alias.spelling[:-1]) == section
+    }
 
 
 def _heading(section: Path) -> str:

@@ -1,8 +1,8 @@
 """The faults that a trial can plan: each kind a struct of its operands, what it does, and which commands can play it.
 
 This is the one list of them. A section of the run file becomes a `Planned`; what a kind needs and takes are the fields
-of its struct, which are called as the section's keys are. Who plays them is above: the simulator
-(`faults.simulation`), and the local workers of `train` and `lab` (`faults.processes`).
+of its struct, which are called as the section's keys are. The package `faults` plays them: each of its targets has a
+method, called as the kind is, for each kind that it can play.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -36,6 +37,29 @@ def json_schema() -> Schema:
     """The run file's JSON Schema (draft 2020-12)."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return head | RunFile.model_json_schema()
+
+
+def with_spellings(schema: Schema) -> Schema:
+    """A copy of the run file's JSON Schema that knows other spellings of keys, too, as deprecated ones of that key."""
+    known: Schema = deepcopy(schema)
+    for alias in ALIASES:
+        section, target = (_section_of(known, path[:-1]) for path in (alias.spelling, alias.key))
+        note = f", {alias.note.replace('`', '')}" if alias.note else ""
+        section["properties"][str(alias.spelling[-1])] = target["properties"][str(alias.key[-1])] | {
+            "deprecated": True,
+            "description": f"Another spelling of {written(alias.key)}{note}.",
+        }
+    return known
+
+
+def _section_of(schema: Schema, path: Path) -> Schema:
+    """The definition in `schema` of the section at an alias' path."""
+    found = schema
+    for key in path:
+        found = found["items"] if key == EACH else found["properties"][str(key)]
+        found = next((option for option in found.get("anyOf", []) if "$ref" in option), found)
+        found = schema["$defs"][found["$ref"].removeprefix("#/$defs/")] if "$ref" in found else found
+    return found
 
 
 def expected(path: Path, content: object = None) -> str:

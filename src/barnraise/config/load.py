@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import yaml
 from pydantic import ValidationError
 
-from barnraise.config.aliases import Canonical, canonical
+from barnraise.config.aliases import canonical
 from barnraise.config.diagnosis import diagnose
 from barnraise.config.document import Document, read
-from barnraise.config.problems import Path, Problem, refusal
+from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 
@@ -41,22 +41,24 @@ def document(source: Source) -> Document:
 def build(document: Document, overrides: Mapping[str, Any] | None = None) -> RunFile:
     """`document` checked against the schema; RunFileError lists every problem."""
     given = canonical(_without_empty(document.content))
-    changes = canonical(_nested(overrides or {}))
+    changes = canonical(nested(overrides or {}), given.content)
     problems = given.problems + changes.problems
     content = _merged(given.content, changes.content)
     run_file = None
     try:
         run_file = RunFile.model_validate(content)
     except ValidationError as error:
-        problems += [_respelled(problem, given) for problem in diagnose(error, content)]
+        problems += diagnose(error, content)
     if problems or run_file is None:
         raise refusal(document.name, located(problems, document))
     return run_file
 
 
 def located(problems: list[Problem], document: Document) -> list[Problem]:
-    """`problems` with the lines of `document` on which they stand."""
-    return [Problem(problem.path, problem.message, document.line(problem.path)) for problem in problems]
+    """`problems` with the lines of `document` on which they stand, and its spellings of their keys."""
+    given = canonical(document.content)
+    found = [(problem, given.spelling(problem.path)) for problem in problems]
+    return [Problem(some.path, some.message, document.line(at or some.path), at) for some, at in found]
 
 
 def dump(run_file: RunFile) -> str:
@@ -71,7 +73,8 @@ def _without_empty(content: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under dotted keys as sections; RunFileError where one key is inside another."""
     result: dict[str, Any] = {}
     for dotted, value in overrides.items():
         *sections, key = dotted.split(".")
@@ -90,9 +93,3 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         old = merged.get(key)
         merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
-
-
-def _respelled(problem: Problem, given: Canonical) -> Problem:
-    """The problem at the spelling that the user chose."""
-    path: Path = given.spelled.get(problem.path, problem.path)
-    return Problem(path, problem.message)

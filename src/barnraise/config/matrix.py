@@ -35,7 +35,7 @@ class MatrixFile(Section):
         description="Names of attacks, or sections with a kind and options."
     )
     rules: Annotated[list[str | list[str] | dict[str, Any]], Field(min_length=1, max_length=MOST)] = Field(
-        description="Names of rules, chains, or keys of the training section with aggregation_rule; `attacks`, "
+        description="Names of rules, chains, or keys of the run file with `aggregation.rule`; `attacks`, "
         "`liars`, `data`, `codecs` and `modes` beside them count for that rule instead."
     )
     liars: Annotated[list[Members], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
@@ -48,7 +48,7 @@ class MatrixFile(Section):
         default=0.3, description="Of skewed data: Dirichlet's concentration; the smaller, the less alike the nodes."
     )
     codecs: Annotated[list[Named], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
-        default=["none"], description="Names of codecs, or keys of the training section with compression."
+        default=["none"], description="Names of codecs, or keys of the run file with `exchange.compression`."
     )
     modes: Annotated[list[Literal["sync", "async"]], BeforeValidator(_listed), Field(min_length=1, max_length=2)] = (
         Field(default=["async"], description="Rounds that wait, or bounded staleness.")

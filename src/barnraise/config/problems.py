@@ -17,11 +17,15 @@ MAX_SHOWN = 15
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong (or, as a warning, doubtful): where, what, and what to do. `line` counts from 1."""
+    """One thing that is wrong (or, as a warning, doubtful): where, what, and what to do. `line` counts from 1.
+
+    `spelling` is where the file has it under another spelling than `path`, as far as that is known.
+    """
 
     path: Path
     message: str
     line: int | None = None
+    spelling: Path = ()
 
     @property
     def key(self) -> str:
@@ -33,7 +37,8 @@ class Problem:
         return key_of(self.path)
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.message}" if self.path else self.message
+        written = f" (here {key_of(self.spelling)})" if self.spelling else ""
+        return f"{self.key}{written}: {self.message}" if self.path else self.message
 
 
 def key_of(path: Path) -> str:

@@ -13,29 +13,30 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from barnraise.config.data_sections import SatData, TextData
+from barnraise.config.policy_sections import (
+    AggregationSection,
+    EvaluationSection,
+    ExchangeSection,
+    StalenessSection,
+    TrustSection,
+)
 from barnraise.config.section import Section
 from barnraise.config.trial_sections import FaultSection, NetworkSection, WorkerSection
 from barnraise.config.values import (
     MAX_COUNT,
     Architecture,
-    Attackers,
-    Codec,
     Count,
     Decay,
-    DownlinkCodec,
     InnerOptimizer,
     Interval,
     Name,
     Options,
-    OuterOptimizer,
     Positive,
     Precision,
-    Rule,
     Schedule,
     Scheduler,
     Share,
     Text,
-    Weighting,
 )
 
 
@@ -66,7 +67,7 @@ class Model(Section):
 
 
 class ControllerSection(Section):
-    """Where the controller listens, and how it closes versions."""
+    """Where the controller listens, how it hears of its nodes, and what it keeps."""
 
     host: Text = Field(default="127.0.0.1", description="Address to listen on; workers must be able to dial it.")
     port: int = Field(default=0, ge=0, le=65535, description="TCP port; 0 takes a free one.")
@@ -79,21 +80,6 @@ class ControllerSection(Section):
         "0 takes a free one, null is off.",
     )
     use_async_training: bool = Field(default=True, description="Bounded staleness; false is synchronous mode.")
-    max_staleness: int = Field(
-        default=50, ge=0, le=1_000_000, description="Largest staleness of a node of median speed."
-    )
-    adaptive_staleness: bool = Field(default=True, description="Divide the bound by a node's speed over the median.")
-    min_staleness: int = Field(default=5, ge=0, le=1_000_000, description="The adaptive bound is never below this.")
-    max_staleness_multiplier: float = Field(
-        default=10.0, ge=1, le=1e6, description="The adaptive bound is never above max_staleness times this."
-    )
-    staleness_weighting: Weighting = Field(
-        default="constant",
-        description="How staleness lowers a contribution's weight, and how far its version moves.",
-    )
-    buffer_size: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
-        default="auto", description="Distinct nodes whose contributions close a version (K)."
-    )
     sync_window: Positive = Field(
         default=60.0,
         description="Synchronous mode: seconds that the slower half of the nodes may lag behind the faster half.",
@@ -138,30 +124,13 @@ class ControllerSection(Section):
         description="Keep all payloads, so that `verify` can make every version again; else only those that no "
         "checkpoint covers are kept for sure.",
     )
-    evaluations: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
-    evaluation_rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
-    evaluated_by: Literal["controller", "workers"] = Field(
-        default="controller",
-        description="Who measures the held-out loss. Where workers do, nodes of two owners measure each row, as far as "
-        "two are there, and the controller loads the model only when these differ or nobody measures.",
-    )
     scheduler: Scheduler = Field(default="gale_shapley", description="How tasks are matched to nodes that ask.")
     scheduler_options: Options = Field(default_factory=dict, description="Further options of the scheduler.")
-    max_update_norm: Positive | None = Field(
-        default=None,
-        description="Refuse contributions of a larger norm. When not given, contributions that are longer than the "
-        "optimizer, the learning rate and the steps can make them are shortened to that length.",
-    )
-    per_network: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        default=None,
-        description="Most nodes that come in by invites from one network (/24 of IPv4, /64 of IPv6), over the whole "
-        "run; machines on the list of keys do not count.",
-    )
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of the controller.")
 
 
 class TrainingSection(Section):
-    """How workers train and how their contributions become versions."""
+    """How workers train."""
 
     tokens: Count = Field(
         default=2_000_000, ge=1, le=MAX_COUNT, description="Token positions to train on before the run ends."
@@ -172,18 +141,6 @@ class TrainingSection(Section):
         default="stateful",
         description="What a task begins with: the moments, the residual and the progress of its worker (stateful), or "
         "what is published alone, second moments included, so that anybody can do it again (stateless).",
-    )
-    fragments: int = Field(
-        default=1,
-        ge=1,
-        le=1024,
-        description="Ranges of the parameters that take turns: each task hands in one of them (Streaming DiLoCo), so "
-        "that bytes flow evenly. Needs error_feedback_keep: 1.",
-    )
-    merge_lerp: Annotated[float, Field(ge=0, lt=1)] | None = Field(
-        default=None,
-        description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.5 "
-        "where exchanges overlap with training, else 0.",
     )
     version_momentum: Share = Field(
         default=0.0,
@@ -197,11 +154,6 @@ class TrainingSection(Section):
     )
     max_local_steps: int | None = Field(
         default=None, ge=1, le=100_000, description="Most local steps a task; 10 times local_steps when not given."
-    )
-    normalize_steps: bool = Field(
-        default=False,
-        description="Scale each contribution to local_steps steps and let nodes weigh alike, however many tokens they "
-        "trained on (FedNova).",
     )
     proximal: float = Field(
         default=0.0, ge=0, le=1e6, description="Weight of the pull towards a task's start (FedProx's mu)."
@@ -223,105 +175,7 @@ class TrainingSection(Section):
         default=None,
         description="Scale each contribution down to this norm at most, as it is sent: with what error feedback adds.",
     )
-    audits: Annotated[float, Field(ge=0, le=0.5)] = Field(
-        default=0.0,
-        description="Share of the contributions that another node does anew; the ledger then says how far apart they "
-        "are. Which ones nobody knows beforehand.",
-    )
-    scores: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.0,
-        description="Share of the contributions of which the controller sees whether they do more for the loss on the "
-        "rows that they were to be trained on than on others; whose do not, too often for chance, gets no more tasks. "
-        "Who is new, or under suspicion, is looked at each time.",
-    )
-    loss_gate: Annotated[int, Field(ge=0, le=4096)] | None = Field(
-        default=None,
-        description="Training rows on which the controller compares what a version does to the loss with and without a "
-        "node, before it is made; fewer than half of its nodes are left out if it is better without them. 0: no "
-        "gate. When not given, 64 where `aggregation_rule: auto` comes to the robust chain and the controller has the "
-        "model, else 0.",
-    )
     precision: Precision = Field(default="float32", description="Autocast type of the workers.")
-    overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
-    outer_optimizer: OuterOptimizer = Field(
-        default="sgd", description="What turns the aggregate into the next version."
-    )
-    outer_learning_rate: Positive | None = Field(
-        default=None, description="Rate of the outer optimizer; its own default when not given."
-    )
-    outer_weighting: Literal["share", "full"] = Field(
-        default="share",
-        description="Asynchronous mode: move a version by its nodes' share of all work (steady with any number of "
-        "workers), or by their whole mean (as for an outer optimizer that divides by itself).",
-    )
-    outer_momentum: Share | None = Field(
-        default=None, description="Momentum of the outer optimizer, where it takes one; its own default when not given."
-    )
-    outer_options: Options = Field(default_factory=dict, description="Further options of the outer optimizer.")
-    average: Share = Field(
-        default=0.0,
-        description="Evaluate and export an average of the versions that looks back over about this share of the run, "
-        "instead of the newest version alone (0). Workers train on from the newest one.",
-    )
-    compression: Codec = Field(default="none", description="Codec of contributions.")
-    compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="Share that a sparse codec keeps; its own default when not given."
-    )
-    compression_options: Options = Field(default_factory=dict, description="Further options of the codec.")
-    auto_tune: bool = Field(
-        default=True,
-        description="Let a node send a larger share (up to 16 times compression_ratio) where its link allows it, and "
-        "send by turns (up to 16 times the given fragments, with error_feedback_keep: 1, a rule that a single node "
-        "suffices for and an outer optimizer without moments) or take more local steps where its link is slow, so that "
-        "exchanges hide behind computation.",
-    )
-    error_feedback: bool | None = Field(
-        default=None,
-        description="Send later what compression left out. When not given, it is so where tasks are stateful.",
-    )
-    error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
-    error_feedback_keep: Share = Field(
-        default=0.0,
-        description="Share of its own residual that a worker trains on with: 1 keeps its progress until it is sent.",
-    )
-    downlink_compression: DownlinkCodec = Field(
-        default="none", description="Codec of published versions: one that decodes to the same bits everywhere."
-    )
-    downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
-    aggregation_rule: Literal["auto"] | Rule | Annotated[list[Rule], Field(min_length=1, max_length=8)] = Field(
-        default="auto",
-        description="How the slots of a buffer become one update; a list is a chain of rules that prepare the slots "
-        "and one that ends it. `auto` is a mean where all workers are the host's own and none of them attacks, and a "
-        "robust chain for 0.3 of a version's nodes where strangers may join (`serve`), where a worker of the run file "
-        "attacks, or where aggregation_f or believed_liars are given; `check` says which.",
-    )
-    aggregation_fallback: Rule | None = Field(
-        default=None,
-        description="The rule for versions of fewer nodes than aggregation_rule needs. While enough nodes keep pace "
-        "there are no such versions. When not given, the run waits for enough nodes.",
-    )
-    aggregation_f: Attackers | Literal["auto"] | None = Field(
-        default=None,
-        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes of a version, "
-        "rounded down to what the rule withstands with these, of which no version has fewer than withstand one. `auto` "
-        "is a share of 0.3; with believed_liars K is then as large as liar_odds takes.",
-    )
-    believed_liars: Annotated[float, Field(ge=0, lt=0.5)] | None = Field(
-        default=None, description="Share of the nodes that may lie: `check`, `status` tell how likely f is exceeded."
-    )
-    liar_odds: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=1e-6, description="With aggregation_f `auto`: a version's probability of more liars than f, at most."
-    )
-    unguaranteed: bool = Field(
-        default=False,
-        description="Make versions of as few nodes as the rule can be computed from, where its guarantee against liars "
-        "does not hold any more. `check`, `status` and the report say so.",
-    )
-    trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
-        default=None,
-        description="Share of the contributions that a rule which trims drops a side; its own default when not given.",
-    )
-    aggregation_options: Options = Field(default_factory=dict, description="Further options of the aggregation rule.")
 
 
 class RunFile(Section):
@@ -335,6 +189,11 @@ class RunFile(Section):
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."
     )
     training: TrainingSection = Field(default_factory=lambda: TrainingSection())
+    exchange: ExchangeSection = Field(default_factory=lambda: ExchangeSection())
+    aggregation: AggregationSection = Field(default_factory=lambda: AggregationSection())
+    staleness: StalenessSection = Field(default_factory=lambda: StalenessSection())
+    trust: TrustSection = Field(default_factory=lambda: TrustSection())
+    evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
     faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
         default_factory=list, description="Trials: what goes wrong, who joins, and when."

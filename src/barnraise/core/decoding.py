@@ -1,6 +1,6 @@
-"""What decoding raises for bytes that are not of their format, whatever is wrong with them.
+"""Exceptions that decoding raises for malformed bytes.
 
-Bytes on a disk can be damaged anywhere, so every place that decodes a file or a row of the ledger catches all of these.
+Bytes on a disk can be damaged anywhere, so each place that decodes a file or a ledger row catches all of these.
 """
 
 from __future__ import annotations
@@ -8,4 +8,4 @@ from __future__ import annotations
 import msgspec
 
 MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Not the format or not the type; a string that is not UTF-8; nested more deeply than this process can follow."""
+"""The bytes are not of the format or the type; a string is not UTF-8; the nesting is deeper than the stack allows."""

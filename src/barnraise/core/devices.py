@@ -1,4 +1,4 @@
-"""Whether this machine has a compute device, before anything is moved to it."""
+"""Checks that this machine has a compute device before anything is moved to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barnraise.core.errors import InputError
 
 
 def lacking(device: str) -> str:
-    """Why torch cannot use `device` (cpu, cuda, cuda:N, mps, xpu) on this machine; empty when it can.
+    """Return why torch cannot use `device` (cpu, cuda, cuda:N, mps, xpu) on this machine; empty when it can.
 
     Imports torch for devices other than cpu. Counts GPUs without initialising CUDA, so that the process may fork.
     """
@@ -32,6 +32,6 @@ def lacking(device: str) -> str:
 
 
 def require(device: str) -> None:
-    """InputError with a remedy unless this machine has `device`."""
+    """Raise InputError with a remedy unless this machine has `device`."""
     if why := lacking(device):
         raise InputError(f"device {device} cannot be used: {why}; use device cpu, or a machine that has one")

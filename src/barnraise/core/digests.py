@@ -1,9 +1,9 @@
-"""The digest of something large of which parts change: SHA-256 over the SHA-256 of fixed leaves.
+"""Digests of large byte strings of which parts change: SHA-256 over the SHA-256 of fixed leaves.
 
     digest = SHA-256(SHA-256(leaf 0), SHA-256(leaf 1) ..., number of bytes as 8 bytes, little-endian)
 
-Leaves are of 1 MiB, the last one shorter. They are hashed by several threads, and only where something has changed.
-Versions of the parameters and their snapshots are named so; all else goes by its plain SHA-256.
+A leaf has 1 MiB, the last one less. Leaves are hashed by several threads, and only when they have changed. Versions of
+the parameters and their snapshots have this digest; all other bytes have their plain SHA-256.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import hashlib
 LEAF_BYTES = 1 << 20
 
 DIGEST_BYTES = 32
-"""Of one leaf's digest."""
+"""Size of one leaf's digest."""
 
 
 def num_leaves(num_bytes: int) -> int:
-    """Of so many bytes."""
+    """Return the number of leaves of `num_bytes` bytes."""
     return -(-num_bytes // LEAF_BYTES)
 
 
 def root(leaves: bytes | bytearray, num_bytes: int) -> str:
-    """The digest of `num_bytes` bytes; `leaves` are the digests of their leaves, one behind the other."""
+    """Return the digest of `num_bytes` bytes from `leaves`, the concatenated digests of their leaves."""
     return hashlib.sha256(leaves + num_bytes.to_bytes(8, "little")).hexdigest()
 
 
 class TreeHash:
-    """The digest of bytes that come one after the other, used like one of hashlib's.
+    """Incremental tree hash with the interface of hashlib's hashes.
 
     >>> tree = TreeHash(b"ab")
     >>> tree.update(b"c")

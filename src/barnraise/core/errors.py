@@ -33,7 +33,7 @@ from types import MappingProxyType
 from barnraise.core.text import printable
 
 DIVERGED = "training diverged"
-"""How the reason begins with which a worker ends for good: more of the same would lead nowhere."""
+"""Prefix of the reason with which a worker ends without a restart: a restart would diverge again."""
 
 
 class BarnraiseError(Exception):
@@ -49,7 +49,7 @@ class InputError(BarnraiseError):
 
 
 class UnknownNameError(InputError):
-    """A name that nobody registered.
+    """A name that is not registered.
 
     >>> print(UnknownNameError("aggregation rule", "krun", ["krum", "mean"]))
     unknown aggregation rule 'krun'; did you mean 'krum'? (known: krum, mean)
@@ -80,7 +80,7 @@ class DataError(InputError):
 
 
 class DimacsError(DataError):
-    """A bad DIMACS file."""
+    """A malformed DIMACS file, with file, line and reason."""
 
     def __init__(self, source: str, line: int, reason: str) -> None:
         super().__init__(f"{source}:{line}: {reason}")
@@ -96,11 +96,11 @@ class InviteError(InputError):
 
 
 class NotNowError(InviteError):
-    """Nobody can come in just now, whatever its invite: ask again later."""
+    """No machine is admitted at present, with any invite: ask again later."""
 
 
 class TakenError(InviteError):
-    """A name, or keys, that another machine of the run has: come with others."""
+    """A name or a key that another machine of the run has: use another."""
 
 
 class RunDirectoryError(InputError):
@@ -120,8 +120,10 @@ class PayloadError(BarnraiseError):
 
 
 class StorageError(BarnraiseError):
-    """The disk failed us: full, read-only, or a write that did not reach it. `then` ends the message: what to do once
-    the disk is in order. It is kept apart, since it depends on what there is to go on with."""
+    """The disk is full, read-only, or lost a write.
+
+    `then` ends the message: the action to take once the disk works. It is kept apart because it depends on the caller.
+    """
 
     def __init__(self, message: str, then: str = "") -> None:
         super().__init__(f"{message}, {then}" if then else message)
@@ -133,8 +135,11 @@ class CorruptionError(StorageError):
 
 
 class VersionRefusedError(BarnraiseError):
-    """A closed buffer that cannot become a version. By assignment, `void` tells why payloads cannot be decoded, `lost`
-    why they cannot be read any more; when there are none, `reason` says what is wrong with the numbers they make."""
+    """A closed buffer that cannot become a version.
+
+    `void` maps assignments to why their payloads cannot be decoded, `lost` to why they cannot be read. When both are
+    empty, `reason` says what is wrong with the resulting numbers.
+    """
 
     def __init__(
         self,
@@ -153,11 +158,11 @@ class RunFailedError(BarnraiseError):
 
 
 class SupersededError(RunFailedError):
-    """Another controller of the run has taken over; this one must stop, and change nothing any more."""
+    """Another controller of the run has taken over; this one must stop and change nothing."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, however it is capitalised, or None when nothing is close."""
+    """Return the known name closest to `name`, ignoring case, or None when none is close."""
     there = list(known)
     for given in (name, name.lower()):
         if matches := difflib.get_close_matches(given, there, n=1, cutoff=0.6):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens to the machine while they are written."""
+"""Atomic writes of files: a file exists whole or not at all, also after a crash."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def write_file(path: Path, content: bytes | bytearray, *, mode: int = 0o644) -> None:
-    """Put `content` in the file `path`, durably, in place of what it held; `mode` is the new file's, less the umask.
+    """Write `content` durably to the file `path`, replacing it; `mode` is the new file's, less the umask.
 
-    It is written beside its place, synced and renamed: a reader, and whoever comes after a power loss, finds the old
-    file or the new one. For one writer at a time. Raises OSError; the old file is untouched then.
+    The content is written beside `path`, synced and renamed: a reader sees the old file or the new one, also after a
+    power loss. One writer at a time. Raises OSError; the old file is untouched then.
     """
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
@@ -31,9 +31,9 @@ def write_file(path: Path, content: bytes | bytearray, *, mode: int = 0o644) -> 
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Files and folders that this process and its children make meanwhile can be read by their owner alone.
+    """Make files and folders created in the body readable by their owner alone.
 
-    It is the umask of the whole process, so that libraries and other threads keep to it too.
+    Sets the umask of the whole process, so it holds for libraries and other threads too.
     """
     before = os.umask(0o077)
     try:

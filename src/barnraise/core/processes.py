@@ -1,4 +1,4 @@
-"""What a process asks of the kernel about those it started, and those that started it (Linux)."""
+"""Process limits and parent-death signals on Linux."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """From now on this process is killed when `parent`, the one that started it, ends."""
+    """Have the kernel kill this process when its parent `parent` ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was faster
+    if os.getppid() != parent:  # the parent ended first
         os._exit(1)
 
 
 @contextlib.contextmanager
 def limited_memory(more: int) -> Iterator[None]:
-    """In the body this process can allocate `more` bytes beside those that it has: what goes beyond fails, as where a
-    machine has no memory left (RLIMIT_DATA). Without effect where the system knows no such limit, or a lower one."""
+    """Limit this process to `more` bytes of memory beyond its present use while in the body.
+
+    Allocations beyond that fail, as on a machine without free memory (RLIMIT_DATA). Without effect where the system has
+    no such limit, or a lower one.
+    """
     held = _private_bytes()
     if held is None:
         yield
         return
-    import resource  # there is none on Windows
+    import resource  # absent on Windows
 
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = held + more
@@ -40,7 +43,7 @@ def limited_memory(more: int) -> Iterator[None]:
 
 
 def _private_bytes() -> int | None:
-    """Bytes of private memory that may be written to, as Linux counts them for RLIMIT_DATA; None elsewhere."""
+    """Return the bytes of private writable memory, as Linux counts them for RLIMIT_DATA; None elsewhere."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmData:"):

@@ -1,4 +1,4 @@
-"""The name under which a person can run this program again: what advice in messages begins with."""
+"""The command that messages tell a user to run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NAME = "barnraise"
 
 
 def program() -> str:
-    """`barnraise` where a shell finds it, else the path of the script that runs now.
+    """Return `barnraise` if a shell finds it, else the path of the running script.
 
-    A program started in another way, as by `import barnraise`, is told of `barnraise`.
+    In a program that was started in another way, such as by `import barnraise`, it is `barnraise`.
     """
     script = Path(sys.argv[0])
     if script.name != NAME or not script.is_file():

@@ -1,4 +1,4 @@
-"""Ranges of the flat parameter vector: how it is cut into fragments, and what ranges that overlap have in common."""
+"""Ranges of the flat parameter vector: fragments, and the overlap of ranges."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from itertools import pairwise
 from .types import ParameterRange
 
 CHUNK = 4096
-"""Elements that stay in one fragment: what chunked codecs compress together."""
+"""Elements that are never split between fragments, because chunked codecs compress them together."""
 
 
 def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
-    """`count` ranges of nearly equal size, cut at whole chunks; fewer when there are not so many chunks."""
+    """Return `count` ranges of nearly equal size, cut at whole chunks; fewer when there are fewer chunks."""
     chunks = -(-num_parameters // CHUNK)
     cuts = sorted({min(num_parameters, CHUNK * (chunks * number // count)) for number in range(count + 1)})
     return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 
 def disjoint(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
-    """The largest ranges, in order, that each of `ranges` either covers or does not touch; gaps between are left out.
+    """Return the largest ranges, in order, that each of `ranges` either covers or does not touch; gaps are left out.
 
     >>> [
     ...     tuple((r.start, r.stop))
@@ -34,5 +34,5 @@ def disjoint(ranges: Iterable[ParameterRange]) -> list[ParameterRange]:
 
 
 def covers(outer: ParameterRange, inner: ParameterRange) -> bool:
-    """Whether all of `inner` lies in `outer`."""
+    """Return whether all of `inner` lies in `outer`."""
     return outer.start <= inner.start and inner.stop <= outer.stop

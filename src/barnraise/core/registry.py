@@ -1,9 +1,9 @@
 """Policies by name: strict, torch-free catalogs.
 
-Each family (aggregation, compression, ...) lists its algorithms in a `catalog.py` of plain data: name, where the
-class lives, its options with their ranges, and what it declares about itself. `plan` reads catalogs without importing
-torch; `create` imports the one class that is asked for. A name nobody listed is looked up among the installed entry
-points of the group `barnraise.<family>` before it is refused, with the nearest known name.
+Each family (aggregation, compression, ...) lists its algorithms in a `catalog.py` of plain data: name, class location,
+options with their ranges, and traits. `plan` reads catalogs without importing torch; `create` imports only the class
+that is asked for. An unlisted name is looked up among the installed entry points of the group `barnraise.<family>`
+before it is refused, with the nearest known name.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 from barnraise.core.errors import OptionError, UnknownNameError, nearest
 
 SHARE_LIMIT = 0.5
-"""What a share of the contributions must be below: of attackers, half can be withstood by nobody."""
+"""Upper bound (exclusive) of the share of attackers: no rule withstands half of the contributions."""
 
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a section"}
-"""What options are, for people."""
+"""Option types in the words of error messages."""
 
 
 @dataclass(frozen=True)
 class Option:
     """One option of an algorithm: its type, default, and closed range or list of `choices`.
 
-    `share`: may be given as a share of what there is, too, and is counted out when that is known.
+    `share`: the option may also be given as a share of a number that becomes known later.
     """
 
     name: str
@@ -40,7 +40,10 @@ class Option:
     share: bool = False
 
     def check(self, owner: str, value: Any) -> Any:
-        """`value` as this option's type; OptionError with value and limit when it is not one or out of range."""
+        """Return `value` as this option's type.
+
+        Raises OptionError with value and limit if it is of another type or out of range.
+        """
         if self.type is float and type(value) is int:
             value = float(value)
         if value is None and self.default is None:
@@ -74,8 +77,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Entry:
-    """One algorithm: `target` is "module:Class"; `declares` holds the family's traits (see the family's catalog), and
-    `aliases` are other names that are taken for it.
+    """One algorithm of a family.
+
+    `target` is "module:Class"; `declares` holds the family's traits (see the family's catalog); `aliases` are other
+    accepted names.
     """
 
     name: str
@@ -87,11 +92,11 @@ class Entry:
 
     @property
     def known_options(self) -> frozenset[str]:
-        """The names of its options."""
+        """Return the names of the algorithm's options."""
         return frozenset(option.name for option in self.options)
 
     def resolve(self, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`given` checked against the options, defaults filled in; unknown options are refused."""
+        """Return `given` checked against the options, with defaults filled in; unknown options are refused."""
         known = {option.name: option for option in self.options}
         owner = f"{family} '{self.name}'"
         for key in given:
@@ -107,7 +112,10 @@ class Entry:
 
 @dataclass
 class Catalog:
-    """A family's algorithms by name. `family` is what users call one of them ("aggregation rule")."""
+    """A family's algorithms by name.
+
+    `family` is the users' word for one of them ("aggregation rule").
+    """
 
     family: str
     group: str
@@ -123,7 +131,7 @@ class Catalog:
         return sorted(self.entries)
 
     def entry(self, name: str) -> Entry:
-        """The entry called `name`; UnknownNameError with the nearest known name otherwise."""
+        """Return the entry called `name`; UnknownNameError with the nearest known name if there is none."""
         name = self._aliases.get(name, name)
         if name not in self.entries:
             for point in metadata.entry_points(group=self.group):
@@ -135,7 +143,7 @@ class Catalog:
         return self.entries[name]
 
     def resolve(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The full, checked options of `name`, without importing the algorithm."""
+        """Return the full, checked options of `name`, without importing the algorithm."""
         return self.entry(name).resolve(self.family, options)
 
     def create(self, name: str, **options: Any) -> Any:

@@ -1,7 +1,8 @@
-"""SIGINT and SIGTERM: the first asks what runs to come to a good end, a later one ends the process at once. Only a
-process's main thread hears of signals: in another one, these leave them alone.
+"""Handling of SIGINT and SIGTERM: the first asks for a good end, a later one ends the process at once.
 
-Both are heard by handlers of the interpreter, which do not wait for an event loop that is busy."""
+Only a process's main thread receives signals: in other threads these functions change nothing. Handlers of the
+interpreter receive both, and do not wait for a busy event loop.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ FORCED = 1
 """Exit code of a command that could not end in time by itself."""
 
 REPEATED = 1.0
-"""Seconds within which a second signal is the first one, sent twice (to a process and to its group)."""
+"""Seconds within which a second signal counts as the first, sent twice (to a process and to its group)."""
 
 
 AGAIN = 0.5
@@ -36,10 +37,10 @@ AGAIN = 0.5
 def on_signals(
     ask: Callable[[str], None], last_words: Callable[[], None], at_once: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """In the body the first signal calls `ask` with its name; a later one calls `last_words`, and the process ends at
-    once: whatever it holds must bear that, as it bears kill -9. For a coroutine.
+    """Call `ask` with the name of the first signal in the body; on a later one call `last_words` and exit at once.
 
-    The event loop calls `ask`, as soon as it can; `at_once` is called before, by the signal's handler.
+    The process must tolerate that end as it tolerates kill -9. For a coroutine: the event loop calls `ask` as soon as
+    it can; the signal's handler calls `at_once` before that.
     """
     if not _heard():
         yield
@@ -60,7 +61,7 @@ def on_signals(
             os._exit(INTERRUPTED)
 
     for number in NUMBERS:
-        loop.add_signal_handler(number, lambda: None)  # whichever thread a signal comes to, it wakes the loop
+        loop.add_signal_handler(number, lambda: None)  # a signal wakes the loop in any thread
         signal.signal(number, signalled)
     try:
         yield
@@ -70,8 +71,10 @@ def on_signals(
 
 
 def end_within(seconds: float, last_words: Callable[[], None]) -> None:
-    """The process ends after so many seconds, with `last_words` and exit code FORCED, whatever its event loop and its
-    other threads do then. Nothing takes that back."""
+    """End the process after `seconds`, with `last_words` and exit code FORCED, whatever its threads do then.
+
+    It cannot be cancelled.
+    """
 
     def end() -> None:
         with contextlib.suppress(Exception):
@@ -85,8 +88,10 @@ def end_within(seconds: float, last_words: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """In the body both signals raise KeyboardInterrupt at once, in an event loop too, where they would wait for it; and
-    again and again until the body has ended, as one that is raised amidst an import may be lost in C code."""
+    """Raise KeyboardInterrupt in the body at once for both signals, in an event loop too.
+
+    It is raised repeatedly until the body has ended, since an exception amidst an import may be lost in C code.
+    """
 
     if not _heard():
         yield
@@ -108,7 +113,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handed_back() -> Iterator[None]:
-    """After the body the signals are handled as they were before it: a caller's own handlers are not lost."""
+    """Restore the handlers of the signals after the body, so that a caller keeps its own."""
     before = [(number, signal.getsignal(number)) for number in NUMBERS] if _heard() else []
     try:
         yield

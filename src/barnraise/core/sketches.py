@@ -1,10 +1,10 @@
-"""Sketches: a few numbers by which two parties compare vectors that are too long to send.
+"""Sketches: short summaries by which two parties compare vectors that are too long to send.
 
 A count sketch (Charikar, Chen and Farach-Colton 2002) adds each element, with a random sign, to one of SKETCH_SIZE
 sums: s_b = sum of sign(i) * v_i over all i with bucket(i) = b. It is linear, so the sketch of a difference is the
 difference of sketches, and inner products of sketches are those of the vectors in expectation (Weinberger et al. 2009,
-"Feature hashing", lemma 2), with a standard deviation of about |a| |b| / sqrt(SKETCH_SIZE): 3% of the norms. Who does
-not know the seed beforehand cannot choose a vector that looks like another one.
+"Feature hashing", lemma 2), with a standard deviation of about |a| |b| / sqrt(SKETCH_SIZE): 3% of the norms. A node
+that does not know the seed beforehand cannot craft a vector with another one's sketch.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
 _ELEMENTS = 4
-"""Of a vector, that 64 random bits are for: 16 each, ten of which name the sum, and one the sign."""
+"""Elements of a vector for each 64 random bits: 16 bits each, ten for the bucket and one for the sign."""
 
 FARTHEST = 1e9
-"""Distances are not told apart beyond this, so that they stay numbers whatever was sent."""
+"""Upper bound of reported distances, so that they are finite for any input."""
 
 
 def sketch(read: Callable[[int, Array], None], size: int, seed: int) -> bytes:
-    """The sketch of a vector of `size` elements; `read(start, out)` fills `out`, float32, with those from `start` on.
+    """Return the sketch of a vector of `size` elements; `read(start, out)` fills `out`, float32.
 
-    Takes memory for SPAN elements. The same on all machines, but for the rounding of sums.
+    Takes memory for SPAN elements. Equal on all machines up to the rounding of sums.
 
     >>> import numpy as np
     >>> vector = np.arange(5, dtype=np.float32)
@@ -55,13 +55,14 @@ def sketch(read: Callable[[int, Array], None], size: int, seed: int) -> bytes:
 
 
 def is_finite(found: bytes) -> bool:
-    """Whether a sketch holds numbers alone."""
+    """Return whether a sketch holds only finite numbers."""
     return all(map(math.isfinite, _numbers(found)))
 
 
 def compare(ours: bytes, theirs: bytes) -> tuple[float, float]:
-    """Of two vectors, by their sketches: the cosine of the angle between them, and how far `theirs` is from `ours` as a
-    share of the length of `ours`. Vectors of length 0 are alike.
+    """Compare two vectors by their sketches: return the cosine of their angle and their relative distance.
+
+    The distance is the length of `theirs - ours` divided by that of `ours`. Vectors of length 0 are alike.
 
     >>> one = array("f", [1.0] * SKETCH_SIZE).tobytes()
     >>> compare(one, one), compare(one, array("f", [-1.0] * SKETCH_SIZE).tobytes())

@@ -1,4 +1,4 @@
-"""Messages about something that goes on, at growing intervals."""
+"""Repeated log messages about an ongoing condition, at growing intervals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FIRST, LONGEST = 5.0, 300.0
 
 
 class Spaced:
-    """Says when to tell of something that happens again and again, and whether its end is to be told, too.
+    """Decides when to report a repeated event, and whether to report its end.
 
     >>> spaced = Spaced()
     >>> [second for second in range(60) if spaced.again(second)]
@@ -20,10 +20,10 @@ class Spaced:
 
     def __init__(self) -> None:
         self._next, self._interval, self._last = -math.inf, FIRST, -math.inf
-        self._since: float | None = None  # since when it goes on, if that was told
+        self._since: float | None = None  # start of the condition, if it was reported
 
     def again(self, now: float) -> bool:
-        """It happens at `now`: whether to tell of it."""
+        """Record that the event happens at `now`, and return whether to report it."""
         if now - self._last > 2 * LONGEST:  # long ago
             self._interval = FIRST
         self._last = now
@@ -34,6 +34,6 @@ class Spaced:
         return True
 
     def over(self, now: float) -> float | None:
-        """It is over at `now`: for how many seconds it was, None when nothing of it was told."""
+        """Return how many seconds the condition lasted until `now`; None when it was never reported."""
         since, self._since = self._since, None
         return None if since is None else now - since

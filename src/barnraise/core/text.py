@@ -1,21 +1,22 @@
-"""Text that came from somebody else, made fit for a terminal or a log."""
+"""Untrusted text from peers, made safe for a terminal or a log."""
 
 from __future__ import annotations
 
 LONGEST = 160
-"""Characters that are shown of it where nothing else is said."""
+"""Characters shown by default."""
 
 
 LONGEST_NAME = 64
-"""Of a node's name, which has no more where it is one."""
+"""Characters of a node's name, the limit of valid names."""
 
 
 def visible(text: str) -> str:
-    """`text` in its lines, without anything that a terminal would obey or that turns a line around: for what is put
-    together of many parts, as it is written out. It cuts nothing, and whoever quotes others does that (`printable`).
+    """Return `text` with its lines, without control characters and characters that change the writing direction.
+
+    For text made of many parts as it is printed. It does not shorten; `printable` does that for quoted text.
 
     >>> visible("fine\\n\\x1b[2Jnot\\u202e so\\n")
-    'fine\\n\ufffd[2Jnot\ufffd so\\n'
+    'fine\\n�[2Jnot� so\\n'
     """
     if text.isprintable():
         return text
@@ -28,9 +29,9 @@ _STANDS_FOR = {"\t": "    ", "\r": "", "\u00a0": " "}
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """`text` on one line, short, without anything that a terminal would obey or that turns the line around.
+    """Return `text` on one short line, without control characters and characters that change the writing direction.
 
-    For whatever the other side said, wherever it is shown: reasons, names, errors that quote either.
+    For everything a peer said, wherever it is shown: reasons, names, errors that quote either.
 
     >>> printable("bye\\x1b]52;c;Y3VybA==\\x07\\u202e\\n now")
     'bye ]52;c;Y3VybA== now'

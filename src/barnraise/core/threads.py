@@ -1,4 +1,4 @@
-"""Work on many things at once, with results in their order."""
+"""A thread pool for work on many items, with results in their order."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Result = TypeVar("Result")
 
 
 SPAN = 1 << 18
-"""Elements of a vector that are worth a call, and fit a processor's cache."""
+"""Elements of a vector that fit a processor's cache and are worth a call."""
 
 SERIAL = 1 << 15
-"""Elements that torch works on without threads of its own."""
+"""Elements that torch processes without starting threads of its own."""
 
 
 def spans(size: int, length: int = SPAN) -> list[slice]:
-    """The elements of a vector, `length` at a time.
+    """Return slices of `length` elements that cover a vector of `size` elements.
 
     >>> spans(5, 3)
     [slice(0, 3, None), slice(3, 5, None)]
@@ -29,11 +29,11 @@ def spans(size: int, length: int = SPAN) -> list[slice]:
 
 
 class Crew:
-    """`threads` threads that share items, such as the spans of a vector; with one, the caller does them itself.
+    """A crew of `threads` threads that share items, such as the spans of a vector; with 1, the caller works alone.
 
-    What is done to an item must neither need another one nor change it: then results do not depend on `threads`.
-    Use numpy there, or torch for `SERIAL` elements at most, else it starts threads of its own. The threads treat
-    subnormal numbers as the first caller does, so a crew is for callers on one thread.
+    Work on an item must neither need nor change another item, so that results do not depend on `threads`. Use numpy, or
+    torch for at most `SERIAL` elements: for more, torch starts threads of its own. The threads treat subnormal numbers
+    as the first caller does, so a crew is for callers on one thread.
 
     >>> Crew(2).each(lambda number: number * number, range(4))
     [0, 1, 4, 9]
@@ -43,7 +43,7 @@ class Crew:
         self._pool = ThreadPoolExecutor(threads, "crew") if threads > 1 else None
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """`work` done to each of `items`, in order; raises what the first that failed has raised."""
+        """Return the results of `work` on each of `items`, in order; raises the exception of the first that failed."""
         return list(self._pool.map(work, items) if self._pool is not None else map(work, items))
 
 

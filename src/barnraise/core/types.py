@@ -1,8 +1,8 @@
-"""The nouns of the engine: small records that state machines hold and messages carry. No tensors.
+"""The engine's basic records, held by state machines and carried by messages, without tensors.
 
 Times are seconds, sizes bytes, rates tokens a second, unless a name says otherwise. Versions number the published
-parameters of a run from 0; assignment ids number its assignments from 1, and since one yields at most one contribution,
-it names the contribution too: it is the sequence number that both sides compare after a lost connection.
+parameters of a run from 0; assignment ids number its assignments from 1. An assignment yields at most one contribution,
+so its id names the contribution too: both sides compare it after a lost connection.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e12)]
 Rate = Annotated[float, msgspec.Meta(ge=0.0, le=1e15)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # refuses NaN too
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
-Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128})?\Z")]  # "": there is none
+Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128})?\Z")]  # "": unsigned
 
 SLOWEST, FASTEST, LONGEST, SLOWEST_LINE = 1e-3, 1e12, 3600.0, 100.0
 """Bounds of claimed rates, claimed delays in seconds, and a line's bytes a second: arithmetic on them stays finite."""
 
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
-    """What a worker measured of its own machine. A claim: it seeds estimates, and never outweighs observation."""
+    """A worker's measurements of its own machine: a claim, which seeds estimates and yields to observation."""
 
     tokens_per_second: Rate = 0.0
     memory_bytes: Count = 0
@@ -35,11 +35,11 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     up_bytes_per_second: Rate = 0.0
     down_bytes_per_second: Rate = 0.0
     latency_seconds: Seconds = 0.0
-    accelerator_bytes: Count = 0  # of an accelerator's own memory; 0: there is none, or it is not known
+    accelerator_bytes: Count = 0  # memory of an accelerator; 0: none, or not known
 
     @property
     def room(self) -> int:
-        """Bytes that parameters, moments and a batch have to fit into; 0 if that is not known."""
+        """Return the bytes that parameters, moments and a batch have to fit into; 0 if that is not known."""
         return self.memory_bytes if self.device.startswith("cpu") else self.accelerator_bytes
 
     def __post_init__(self) -> None:
@@ -47,8 +47,10 @@ class NodeProfile(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkReport(msgspec.Struct, frozen=True, gc=False):
-    """What a worker measured of its link: a claim that bears on its own tasks, and on what is for all as far as many
-    nodes say the like. 0: not measured yet."""
+    """A worker's measurements of its link: a claim; common settings follow only if many nodes claim alike.
+
+    0: not measured.
+    """
 
     round_trip: Seconds = 0.0
     up: Rate = 0.0  # bytes a second
@@ -61,7 +63,7 @@ class LinkReport(msgspec.Struct, frozen=True, gc=False):
 
 
 def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...], lines: tuple[str, ...] = ()) -> None:
-    """Hold a claim's numbers within their limits; a rate below the least counts as not known (0)."""
+    """Clamp a claim's numbers to their limits; a rate below the least counts as not known (0)."""
     for name in (*rates, *lines):
         rate, least = getattr(claim, name), SLOWEST_LINE if name in lines else SLOWEST
         if rate and not least <= rate <= FASTEST:
@@ -75,8 +77,7 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
-    """How busy a worker's machine is, and how much of it the worker takes: cores and accelerator as shares (None: not
-    known), bytes of the worker's process and of the accelerator's memory, the minute's load average a core."""
+    """A worker machine's load: cores, accelerator (shares; None: not known), bytes of memory, load average a core."""
 
     cpu: Share = 0.0
     gpu: Share | None = None
@@ -86,7 +87,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
 
 
 class Telemetry(msgspec.Struct, frozen=True, gc=False):
-    """How a worker and its machine do, as it measured of late: a claim that decides nothing."""
+    """Recent state of a worker and its machine: a claim that decides nothing."""
 
     load: Load = Load()
     link: LinkReport = LinkReport()
@@ -98,14 +99,14 @@ class Telemetry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Blob(msgspec.Struct, frozen=True, gc=False):
-    """A run of bytes that a worker may fetch, named by its SHA-256."""
+    """A byte string that a worker may fetch, named by its SHA-256."""
 
     digest: Digest
     num_bytes: Count
 
 
 MOST_ROW_RANGES = 256
-"""In one task: with few rows of data a task goes around them so often at most."""
+"""In one task. With few rows of data, a task passes over them at most this many times."""
 
 
 class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -117,47 +118,46 @@ class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ParameterRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Elements [start, stop) of the flat parameter vector: what a contribution is an update of."""
+    """Elements [start, stop) of the flat parameter vector, which a contribution updates."""
 
     start: Count
     stop: Count
 
 
 class Update(msgspec.Struct, frozen=True, gc=False):
-    """How a replica gets to `version`: one delta on top of the version before, or a snapshot of all of it."""
+    """A step of a replica to `version`: a delta on the version before, or a snapshot of all parameters."""
 
     kind: Literal["delta", "snapshot"]
     version: Count
     blob: Blob
-    parameters_digest: Digest  # of the parameters after it was applied: every replica checks it
-    parameters: ParameterRange | None = None  # what a delta changes; None: all
+    parameters_digest: Digest  # after the update; every replica checks it
+    parameters: ParameterRange | None = None  # the range that a delta changes; None: all
 
 
 class News(msgspec.Struct, frozen=True, gc=False):
-    """The way from the version that a worker has to the newest, and what of its own work that one holds."""
+    """Updates from a worker's version to the newest, and the newest of its own contributions in that version."""
 
-    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)] = ()  # none: it has it
+    updates: Annotated[tuple[Update, ...], msgspec.Meta(max_length=4096)] = ()  # empty: it has it
     merged: Count = 0  # the newest of its own contributions that is included
-    share: Finite = 1.0  # of its later ones, how much to go on with: what they will weigh once they are merged
+    share: Finite = 1.0  # weight of its later contributions once they are merged
 
 
 class Batches(msgspec.Struct, frozen=True, gc=False):
-    """Rows in random batches: the order of all of them follows from `seed`."""
+    """Rows in random batches, in an order that follows from `seed`."""
 
     rows: Annotated[tuple[RowRange, ...], msgspec.Meta(max_length=MOST_ROW_RANGES)]
     size: Count  # rows in a batch
     seed: Count
-    skip: Count = 0  # batches before the task's own: they, and those behind, are somebody else's
+    skip: Count = 0  # batches before the task's own, which belong to other tasks, as do later ones
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
-    """Work as it is assigned: everything a worker needs to know, decided by the controller.
+    """An assignment's work: everything a worker needs to know, decided by the controller.
 
-    Each kind of task is a struct of its own. What the engine does with all of them alike, it does by what the kind
-    declares: whether it `trains` (its tokens count, and its time tells how fast a node is), `contributes` (it ends in
-    an update that enters a version, else in a finding, without a payload), can be `redone` by somebody else when it is
-    lost, `preempts` (a worker ends what runs for it, and forgets what waits), `measures` (its findings add up to what
-    is known of a version), or is `exact` (for its base alone: a worker takes no later one in before it is done).
+    A kind of task declares its traits: it `trains` (its tokens count, its time measures a node's speed), `contributes`
+    (results in an update that enters a version, else in a finding), can be `redone` by another node, `preempts` (a
+    worker ends its running task and drops the waiting ones), `measures` (its findings are combined), is `exact` (the
+    worker takes in no later version before it is done).
     """
 
     trains: ClassVar[bool] = False
@@ -166,55 +166,55 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     preempts: ClassVar[bool] = False
     measures: ClassVar[bool] = False
     exact: ClassVar[bool] = False
-    toll: ClassVar[float] = 0.0  # what one of its tokens costs a machine, in tokens of training
+    toll: ClassVar[float] = 0.0  # a token's cost for a machine, in tokens of training
     id: Count  # the assignment's id
-    base: Count  # the version that it starts from: the newest at the time of assignment
+    base: Count  # the version that it starts from, the newest at assignment
     news: News = News()
 
     @property
     def steps(self) -> int:
-        """Steps in which it is done, after each of which it can be cut short."""
+        """Return the number of steps, after each of which the task can be cut short."""
         return 0
 
     @property
     def effort(self) -> float:
-        """What it costs a machine, in tokens of training."""
+        """Return the cost for a machine, in tokens of training."""
         return 0.0
 
     @property
     def rows(self) -> tuple[RowRange, ...]:
-        """Rows that it reads, of token shards or, after the last of them, of the held-out rows."""
+        """Return the rows that it reads, of token shards or, after the last of them, of the held-out rows."""
         return ()
 
     @property
     def undoes(self) -> tuple[Update, ...]:
-        """Deltas up to its base, the oldest first, that it takes back: it is about the version before them."""
+        """Return the deltas up to its base, oldest first, that it undoes to get an earlier version."""
         return ()
 
     @property
     def updates(self) -> tuple[Update, ...]:
-        """All that are fetched for it."""
+        """Return all updates that a worker fetches for it."""
         return (*self.news.updates, *self.undoes)
 
 
-MOST_UNDONE = 64  # versions that a task takes back, at most
+MOST_UNDONE = 64  # versions that a task undoes, at most
 
 
 class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
-    """Take `local_steps` steps of the inner optimizer on batches of rows, and hand in what they changed."""
+    """Take `local_steps` steps of the inner optimizer on batches of rows, and submit the change of the parameters."""
 
     trains: ClassVar[bool] = True
     contributes: ClassVar[bool] = True
     redone: ClassVar[bool] = True
     toll: ClassVar[float] = 1.0
     batches: Batches
-    tokens: Count  # token positions in its batches: what is credited at most, whatever the worker claims
+    tokens: Count  # token positions in its batches: the most that is credited, whatever the worker claims
     local_steps: Count
     learning_rate: Finite
-    rung: Count  # which of `Uplink.ratios` its contribution is compressed at
+    rung: Count  # index into `Uplink.ratios`: the compression of its contribution
     parameters: ParameterRange
     max_staleness: Count
-    pace: Finite | None = None  # of a stateless task: a version's movement times this is one step's, at a rate of 1
+    pace: Finite | None = None  # stateless tasks: a version's movement times this is one step's at a rate of 1
 
     @property
     def steps(self) -> int:
@@ -230,7 +230,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
 
 
 class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
-    """Hand in the residual that error feedback holds, as the run ends."""
+    """Submit the residual that error feedback holds, as the run ends."""
 
     contributes: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
@@ -238,11 +238,11 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
 
 
 FORWARD = 3
-"""By how much the forward pass alone is cheaper than training: the backward pass costs about twice as much again."""
+"""Cost of training over that of the forward pass alone: the backward pass costs about twice as much as the forward."""
 
 
 class Earlier(Task, frozen=True, gc=False, kw_only=True):
-    """Work on the version that is left when the deltas of `back` are taken back from the base."""
+    """A task on the version that remains when the deltas of `back` are undone from the base."""
 
     exact: ClassVar[bool] = True
     back: Annotated[tuple[Update, ...], msgspec.Meta(max_length=MOST_UNDONE)] = ()
@@ -280,13 +280,13 @@ class Evaluate(Earlier, frozen=True, gc=False, tag="evaluate", kw_only=True):
 
 
 class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
-    """Do somebody's training anew, from the version that it began with, and tell a sketch (of `seed`) of the update."""
+    """Repeat another node's training from the version it began with, and return a sketch (of `seed`) of the update."""
 
     toll: ClassVar[float] = 1.0
-    train: Train  # as it was given, with the steps that were handed in, and without news
-    transcript: Transcript | None = None  # of a stateless task
+    train: Train  # as assigned, with the steps that were submitted, without news
+    transcript: Transcript | None = None  # for stateless tasks
     seed: Count
-    perturbation: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0  # of each parameter of the start, at first
+    perturbation: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.0  # noise on each parameter of the start
 
     @property
     def steps(self) -> int:
@@ -305,7 +305,7 @@ AnyTask = Train | Flush | Evaluate | Audit
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
-    """What a worker made of a task, as it tells it: a claim until it is judged."""
+    """A worker's report on a task: a claim until it is judged."""
 
     assignment: Count
     base: Count
@@ -314,19 +314,18 @@ class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=Tr
     seconds: Seconds
 
 
-MOST_TAKEN = 64  # versions, by a stateless task between its steps
+MOST_TAKEN = 64  # versions that a stateless task takes in between its steps
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """After so many batches a task went on from this version."""
+    """A version that a task took in after `step` batches."""
 
     step: Count
     version: Count
 
 
 class Transcript(msgspec.Struct, frozen=True, gc=False):
-    """What, besides the task itself, a stateless task's update is a function of: the version that it began with, the
-    batches it went through (not finite steps too), whether that version's movement was known, and versions taken in."""
+    """The inputs besides the task that determine a stateless task's update: its first version, batches and more."""
 
     start: Count
     batches: Count
@@ -335,7 +334,7 @@ class Transcript(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def newest(self) -> int:
-        """The newest version that it knew."""
+        """Return the newest version that it knew."""
         return self.taken[-1].version if self.taken else self.start
 
 
@@ -344,15 +343,15 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
 
     parameters: ParameterRange
     payload: Blob
-    codec: Count  # that of the payload: the task's rung, or as many as there are rungs for that of residuals
-    transcript: Transcript | None = None  # of a stateless task
-    signature: Signature = ""  # its node's: `trust.signatures` says of what
+    codec: Count  # the task's rung; residuals have the number of rungs
+    transcript: Transcript | None = None  # for stateless tasks
+    signature: Signature = ""  # its node's: see `trust.signatures`
 
     @classmethod
     def of(
         cls, task: Train | Flush, payload: Blob, *, codec: int, steps: int, loss: float = 0.0, seconds: float = 0.0
     ) -> Contribution:
-        """What so many steps of `task` came to."""
+        """Return the contribution of `steps` steps of `task`."""
         return cls(
             assignment=task.id,
             base=task.base,
@@ -366,7 +365,7 @@ class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
 
 
 class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
-    """What was measured: no payload follows. `weight` is what the mean counts for among others of its kind."""
+    """A measurement, without a payload. `weight` is that of its mean among others of its kind."""
 
     weight: Count
 
@@ -376,7 +375,7 @@ SKETCH_SIZE, SKETCH_BYTES = 1024, 4096
 
 
 class Sketched(Result, frozen=True, gc=False, tag="sketch", kw_only=True):
-    """A sketch of the update that was made again (`core.sketches`)."""
+    """A sketch of an update that was computed a second time (`core.sketches`)."""
 
     sketch: Annotated[bytes, msgspec.Meta(min_length=SKETCH_BYTES, max_length=SKETCH_BYTES)]
 
@@ -385,7 +384,7 @@ AnyResult = Contribution | Finding | Sketched
 
 
 def kind_of(name: str) -> type[Task]:
-    """The kind of task of that name; one that this version of barnraise does not know is none in particular.
+    """Return the kind of task called `name`; `Task` itself for a name that this version of barnraise does not know.
 
     >>> kind_of("train").trains, kind_of("flush").trains, kind_of("unheard-of").contributes
     (True, False, False)
@@ -394,9 +393,9 @@ def kind_of(name: str) -> type[Task]:
 
 
 def name_of(kind: type[Task]) -> str:
-    """Its name, on the wire and in the ledger."""
+    """Return the name of a kind of task on the wire and in the ledger."""
     return str(kind.__struct_config__.tag)
 
 
 KINDS: dict[str, type[Task]] = {name_of(kind): kind for kind in typing.get_args(AnyTask)}
-"""All kinds of tasks, by their names."""
+"""All kinds of tasks by name."""

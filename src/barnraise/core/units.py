@@ -1,4 +1,4 @@
-"""Quantities for people to read."""
+"""Quantities as text for users, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 10.0 * 365 * 86_400
 
 
 def bytes_text(num_bytes: float) -> str:
-    """Bytes in decimal units.
+    """Format a number of bytes in decimal units.
 
     >>> bytes_text(999), bytes_text(1_569_812), bytes_text(2.5e12)
     ('999 B', '1.6 MB', '2.5 TB')
@@ -24,7 +24,7 @@ def bytes_text(num_bytes: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as the two largest units that matter.
+    """Format seconds as the two largest units that matter.
 
     >>> duration_text(4.2), duration_text(200), duration_text(8000), duration_text(2e5)
     ('4 s', '3 min 20 s', '2 h 13 min', '2 d 7 h')
@@ -40,7 +40,7 @@ def duration_text(seconds: float) -> str:
 
 
 def seconds_of(text: str, name: str) -> float:
-    """A time as people write it, for the option `name`. Raises InputError.
+    """Return the seconds of a duration such as 90min, for the option `name`. Raises InputError.
 
     >>> seconds_of("90min", "--expires"), seconds_of("1.5 h", "--expires"), seconds_of("2d", "--expires")
     (5400.0, 5400.0, 172800.0)
@@ -56,7 +56,7 @@ def seconds_of(text: str, name: str) -> float:
 
 
 def count_text(count: int, noun: str) -> str:
-    """A count with its noun.
+    """Format a count with its noun.
 
     >>> count_text(1, "worker"), count_text(4, "worker")
     ('1 worker', '4 workers')
@@ -65,7 +65,7 @@ def count_text(count: int, noun: str) -> str:
 
 
 def loss_text(loss: float) -> str:
-    """A loss in nats with three digits behind the point; a small one with two digits that count.
+    """Format a loss in nats with three decimals; a small one with two significant digits.
 
     >>> loss_text(4.2513), loss_text(0.0314), loss_text(0.000214), loss_text(0.0)
     ('4.251', '0.031', '0.00021', '0.000')

@@ -1,4 +1,4 @@
-"""The order in which a task goes through its rows: whoever knows the task knows which rows each of its steps took."""
+"""The order of a task's rows: it follows from the task, so any node can tell the rows of each step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Rows = np.ndarray[Any, Any]
 """Token ids [any, length]."""
 
 Batch = tuple[Rows, Rows]
-"""Token ids and labels (-100 where nothing is to be predicted), int64 [batch, length]."""
+"""Token ids and labels (-100: no target), int64 [batch, length]."""
 
 
 def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
-    """The rows of all `parts`, each [any, length], in random batches, each row once.
+    """Yield the rows of all `parts`, each [any, length], in random batches, each row once.
 
     Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
     lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
@@ -40,8 +40,10 @@ def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Bat
 
 
 def _taken(parts: Sequence[Rows], places: Rows, length: int) -> Rows:
-    """The first `length` tokens of the rows at these places of all parts together. No more of the parts is copied: a
-    task may name the same rows again and again."""
+    """Return the first `length` tokens of the rows at these places of the concatenated parts.
+
+    No other rows are copied, since a task may name the same rows repeatedly.
+    """
     ends = np.cumsum([len(part) for part in parts])
     owners = np.searchsorted(ends, places, side="right")
     taken = np.empty((len(places), length), parts[0].dtype)

@@ -18,7 +18,7 @@ from barnraise.core.errors import DataError, DimacsError
 MAX_BYTES = 256 * 2**20
 MAX_VARIABLES = 10_000_000
 MAX_CLAUSES = 50_000_000
-MAX_DIGITS = 10  # of any number in a file; also keeps int() cheap
+MAX_DIGITS = 10  # digits of a number in a file; also keeps int() cheap
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Formula:
     clauses: tuple[tuple[int, ...], ...]
 
     def canonical(self) -> tuple[tuple[int, ...], ...]:
-        """The same for any order of clauses and literals, and with repeats dropped: what "the same formula" means."""
+        """Return a form that is equal for formulas that differ in order or repeats of clauses and literals."""
         return tuple(sorted({tuple(sorted(set(clause))) for clause in self.clauses}))
 
     def satisfied_by(self, model: Iterable[int]) -> bool:
-        """Whether every clause holds a literal of `model`."""
+        """Return whether every clause holds a literal of `model`."""
         true = set(model)
         return all(not true.isdisjoint(clause) for clause in self.clauses)
 
 
 def read(path: str | os.PathLike[str]) -> Formula:
-    """The formula in the file at `path`; DimacsError (file, line, reason) for a bad one, DataError for no file."""
+    """Read the formula in the file at `path`; DimacsError (file, line, reason) for a bad one, DataError for no file."""
     path = Path(path)
     try:
         size = path.stat().st_size
@@ -52,12 +52,12 @@ def read(path: str | os.PathLike[str]) -> Formula:
 
 
 def parse(text: str | bytes, *, source: str = "<text>") -> Formula:
-    """The formula that `text` spells; DimacsError names `source`, the line and the reason for anything else."""
+    """Parse a formula from DIMACS text; DimacsError has `source`, the line and the reason."""
     return _Parser(source).parse(_decode(text, source) if isinstance(text, bytes) else text)
 
 
 def dumps(formula: Formula, *, comment: str = "") -> str:
-    """`formula` as DIMACS text, one clause a line, behind `comment` (any number of lines)."""
+    """Write `formula` as DIMACS text, one clause a line, behind `comment` (any number of lines)."""
     lines = [f"c {line}" for line in comment.splitlines()]
     lines.append(f"p cnf {formula.num_variables} {len(formula.clauses)}")
     lines.extend(" ".join(map(str, (*clause, 0))) for clause in formula.clauses)
@@ -79,7 +79,7 @@ def _decode(content: bytes, source: str) -> str:
 
 
 class _Parser:
-    """Reads one file; `line` is where we are, for messages."""
+    """Reads one file; `line` is the current line, for messages."""
 
     def __init__(self, source: str) -> None:
         self.source, self.line = source, 0
@@ -96,14 +96,14 @@ class _Parser:
                 open_clause = []
         if self.num_variables < 0:
             raise self._error("there is no header; expected 'p cnf VARIABLES CLAUSES' before the clauses")
-        if open_clause:  # the final 0 is missing: real files do this
+        if open_clause:  # the final 0 is missing, as in many files
             self._close(open_clause)
         if len(self.clauses) != self.num_clauses:
             raise self._error(f"the header promises {self.num_clauses} clauses, but there are {len(self.clauses)}")
         return Formula(self.num_variables, tuple(self.clauses))
 
     def _literals(self, text: str) -> Iterator[int]:
-        """Each number in the body, 0 included; reads the header on the way."""
+        """Yield each number in the body, 0 included; reads the header on the way."""
         for self.line, line in enumerate(text.split("\n"), start=1):
             words = line.split()
             if not words or words[0].startswith("c"):
@@ -154,5 +154,5 @@ class _Parser:
 
 
 def _shown(text: str) -> str:
-    """`text` for a message: quoted, escaped and short."""
+    """Return `text` for a message: quoted, escaped and short."""
     return repr(text if len(text) <= 40 else text[:37] + "...")

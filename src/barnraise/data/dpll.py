@@ -1,7 +1,7 @@
-"""A DPLL solver that writes down how it reasons: the trace is the chain of thought a model learns to imitate.
+"""A DPLL solver that records its reasoning: a model learns to imitate the trace.
 
 The algorithm (Davis, Logemann and Loveland, 1962): while a clause is unit, its literal must hold; otherwise decide a
-literal; at a conflict go back to the last open decision and take its other side; when none is open the formula is
+literal; at a conflict return to the last open decision and take its other side; when none is open the formula is
 unsatisfiable. It is deterministic and keeps its own stack, so depth is bounded by memory alone. Clauses are simplified
 one by one, which keeps the code plain and is quick up to some hundred variables; there is no clause learning.
 
@@ -13,11 +13,11 @@ A trace is a list of tokens:
     SAT     every clause holds
     UNSAT   conflict, and no decision is open
 
-In the *restated* style each of D, U and B is followed by the whole formula as it is now, one token a clause in the
-formula's order: `T` for a clause that holds, `F` for one with no literal left, else what is left of it, as `1,-3`. The
-k-th clause stays the k-th token, so that simplifying is the same small step at every place: models learn it an order
-of magnitude sooner than traces that drop clauses or spell them literal by literal. `slots` pads with `T` to a fixed
-number of clauses.
+In the *restated* style each of D, U and B is followed by the whole current formula, one token a clause in the formula's
+order: `T` for a clause that holds, `F` for one with no literal left, else its remaining literals, as `1,-3`. The k-th
+clause stays the k-th token, so that simplifying is the same small step at every place: models learn it an order of
+magnitude sooner than traces that drop clauses or spell them literal by literal. `slots` pads with `T` to a fixed number
+of clauses.
 
 >>> solve(Formula(2, ((1, 2), (-1,))), style="restated").trace
 ['U', '-1', '2', 'T', 'U', '2', 'T', 'T', 'SAT']
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from barnraise.core.errors import OptionError, UnknownNameError
 from barnraise.data.dimacs import Formula
 
-Rest = tuple[int, ...] | None  # what is left of a clause; None when it holds
+Rest = tuple[int, ...] | None  # remaining literals of a clause; None when it holds
 State = list[Rest]
 STYLES = ("terse", "restated")
 HOLDS, EMPTY = "T", "F"
@@ -40,7 +40,7 @@ HOLDS, EMPTY = "T", "F"
 
 @dataclass(frozen=True)
 class DpllResult:
-    """`model` gives every variable a literal (None when unsatisfiable); `trace` is how we know."""
+    """The solver's result: `model` gives every variable a literal (None: unsatisfiable); `trace` proves it."""
 
     satisfiable: bool
     model: list[int] | None
@@ -64,12 +64,12 @@ def solve(
 
 
 def clause_token(literals: Iterable[int]) -> str:
-    """A clause as one token: its literals by variable, without repeats; `F` when there are none."""
+    """Return a clause as one token: its literals by variable, without repeats; `F` when there are none."""
     return ",".join(map(str, sorted(set(literals), key=_by_variable))) or EMPTY
 
 
 class Solver:
-    """`solve` for many formulas: the tokens of clauses are kept from one to the next."""
+    """Runs `solve` on many formulas, and keeps the tokens of clauses from one to the next."""
 
     def __init__(self, *, style: str, heuristic: str, slots: int = 0, max_decisions: int | None = None) -> None:
         if style not in STYLES:
@@ -98,7 +98,9 @@ class _Search:
         self.trace: list[str] = []
         self.padding = [HOLDS] * (solver.slots - len(formula.clauses))
         self.literals: list[int] = []  # those that hold, oldest first
-        self.open: list[tuple[int, int, State]] = []  # decisions to come back to: literal, how many held, state before
+        self.open: list[
+            tuple[int, int, State]
+        ] = []  # open decisions: literal, number of literals that held, state before
         self.num_decisions = 0
 
     def run(self) -> DpllResult:
@@ -120,7 +122,7 @@ class _Search:
                 return self._result("SAT", self._model())
 
     def _assign(self, kind: str, literal: int, state: State) -> State:
-        """What is left once `literal` holds."""
+        """Return the clauses that remain once `literal` holds."""
         solver, negated = self.solver, -literal
         state = [
             None if rest is None or literal in rest else _without(rest, negated) if negated in rest else rest
@@ -145,7 +147,7 @@ class _Search:
         return DpllResult(model is not None, model, [*self.trace, verdict], self.num_decisions)
 
     def _model(self) -> list[int]:
-        """Variables that were never assigned are free; we make them true."""
+        """Return the model; variables that were never assigned are free, and set to true."""
         held = {abs(literal): literal for literal in self.literals}
         return [held.get(variable, variable) for variable in range(1, self.formula.num_variables + 1)]
 
@@ -159,17 +161,17 @@ def _by_variable(literal: int) -> tuple[int, int]:
 
 
 def _first(state: State) -> int:
-    """The first literal of the first clause: the easiest to imitate."""
+    """Return the first literal of the first clause: the easiest to imitate."""
     return next(rest[0] for rest in state if rest)
 
 
 def _shortest(state: State) -> int:
-    """The first literal of the first shortest clause."""
+    """Return the first literal of the first shortest clause."""
     return min(filter(None, state), key=len)[0]
 
 
 def _two_sided(state: State) -> int:
-    """A literal that prunes much on both sides: the variable with the largest product of its two sides' weights.
+    """Return a literal that prunes on both sides: its variable has the largest product of its two sides' weights.
 
     The rule is Freeman's (1995); a clause weighs 5^-length, as in Li and Anbulagan (1997).
     """

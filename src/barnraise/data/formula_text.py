@@ -19,7 +19,7 @@ _WORD = re.compile(rf"\s*(?:{_LITERAL}|{_OR}|{_END})")
 
 
 def parse(text: str) -> Formula:
-    """The formula that `text` spells; its variables are those up to the largest that it names.
+    """Parse a formula as users type it; its variables are those up to the largest that it names.
 
     Raises DataError with the place that cannot be read, DimacsError for a damaged DIMACS text.
 
@@ -41,7 +41,7 @@ def parse(text: str) -> Formula:
 
 
 def _clauses(line: str) -> list[tuple[int, ...]]:
-    """The clauses of one line."""
+    """Yield the clauses of one line."""
     found: list[tuple[int, ...]] = []
     clause: list[int] = []
     place = 0

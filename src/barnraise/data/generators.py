@@ -1,4 +1,4 @@
-"""Formulas to learn from and to be tested on: random ones of several kinds, and crafted ones with a known verdict.
+"""Generators of formulas for training and tests: random families, and crafted ones with a known verdict.
 
 Random families take a `numpy.random.Generator` first; the same state gives the same formula. A clause never repeats a
 variable, so none is a tautology. Crafted families are textbook formulas that are hard for resolution; each docstring
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from barnraise.core.errors import OptionError
 from barnraise.data.dimacs import Formula
 
-MAX_CLAUSES = 1_000_000  # of a generated formula
+MAX_CLAUSES = 1_000_000  # clauses of a generated formula
 MAX_MARGINAL = 16  # variables, whose truth table is kept
 Clause = tuple[int, ...]
 
@@ -25,9 +25,10 @@ Clause = tuple[int, ...]
 def random_ksat(
     rng: np.random.Generator, num_variables: int, *, clause_ratio: float = 4.26, length: int = 3
 ) -> Formula:
-    """Uniform random k-SAT: round(clause_ratio * num_variables) clauses of `length` distinct variables, signs by coin.
+    """Draw uniform random k-SAT: round(clause_ratio * num_variables) clauses of `length` distinct variables.
 
-    For length 3 the threshold between satisfiable and not is near a ratio of 4.26 (Mertens, Mézard, Zecchina, 2006).
+    Signs are fair coins. For length 3 the threshold between satisfiable and not is near a ratio of 4.26 (Mertens,
+    Mézard, Zecchina, 2006).
     """
     return mixed(rng, num_variables, clause_ratio=clause_ratio, lengths=(length, length))
 
@@ -35,7 +36,7 @@ def random_ksat(
 def mixed(
     rng: np.random.Generator, num_variables: int, *, clause_ratio: float, lengths: tuple[int, int] = (1, 3)
 ) -> Formula:
-    """As `random_ksat`, but each clause's length is uniform on lengths[0] .. lengths[1]."""
+    """Draw as `random_ksat` does, but with each clause's length uniform on lengths[0] .. lengths[1]."""
     return Formula(num_variables, clauses_at_random(rng, num_variables, _count(num_variables, clause_ratio), lengths))
 
 
@@ -47,7 +48,7 @@ def skewed(
     lengths: tuple[int, int] = (3, 3),
     exponent: float = 1.0,
 ) -> Formula:
-    """As `mixed`, but variables are drawn with weight rank^-exponent, ranks shuffled: a few are in most clauses.
+    """Draw as `mixed` does, but with variables of weight rank^-exponent, ranks shuffled: a few are in most clauses.
 
     Industrial formulas are scale-free like this (Ansótegui, Bonet and Levy, 2009).
     """
@@ -62,9 +63,9 @@ def skewed(
 def marginal_pair(
     rng: np.random.Generator, num_variables: int, *, lengths: tuple[int, int] = (3, 3)
 ) -> tuple[Formula, Formula]:
-    """Two formulas one literal apart: the first satisfiable, the second not (SR(n) of Selsam et al., 2019).
+    """Draw two formulas one literal apart: the first is satisfiable, the second not (SR(n) of Selsam et al., 2019).
 
-    Random clauses are added until no model is left; turning one literal of the last clause brings models back. Clauses
+    Random clauses are added until no model is left; negating one literal of the last clause restores models. Clauses
     are shuffled alike in both. Models are tracked as a truth table, hence at most MAX_MARGINAL variables.
     """
     if num_variables > MAX_MARGINAL:
@@ -90,9 +91,9 @@ def marginal_pair(
 
 
 def pigeonhole(pigeons: int, holes: int) -> Formula:
-    """Every pigeon in a hole, no two in one: unsatisfiable exactly when pigeons > holes (Haken, 1985).
+    """Build the pigeonhole formula, which is unsatisfiable exactly when pigeons > holes (Haken, 1985).
 
-    Variable p * holes + h + 1: pigeon p sits in hole h.
+    Every pigeon is in a hole, no two in one. Variable p * holes + h + 1: pigeon p sits in hole h.
     """
     _check_size(pigeons, holes, pigeons + holes * pigeons * (pigeons - 1) // 2)
     sits = np.arange(1, pigeons * holes + 1).reshape(pigeons, holes).tolist()
@@ -103,7 +104,7 @@ def pigeonhole(pigeons: int, holes: int) -> Formula:
 
 
 def parity(vertices: int) -> Formula:
-    """A perfect matching of the complete graph: unsatisfiable exactly when `vertices` is odd (Ajtai, 1990).
+    """Build a perfect matching of the complete graph: unsatisfiable exactly when `vertices` is odd (Ajtai, 1990).
 
     One variable an edge, in the order of itertools.combinations.
     """
@@ -118,7 +119,7 @@ def parity(vertices: int) -> Formula:
 
 
 def ordering(elements: int) -> Formula:
-    """A total order without a least element: always unsatisfiable (Krishnamurthy, 1985).
+    """Build a total order without a least element, which is always unsatisfiable (Krishnamurthy, 1985).
 
     Variable of the pair (i, j), i != j, in the order of itertools.permutations: i comes before j.
     """
@@ -135,7 +136,7 @@ def ordering(elements: int) -> Formula:
 
 
 def scramble(rng: np.random.Generator, formula: Formula) -> Formula:
-    """An isomorphic formula: variables renamed, signs turned, clauses and literals reordered at random."""
+    """Return an isomorphic formula: variables renamed, signs turned, clauses and literals reordered at random."""
     names = np.concatenate([[0], rng.permutation(formula.num_variables) + 1])
     signs = rng.choice([-1, 1], formula.num_variables + 1)
     clauses: list[Clause] = []
@@ -153,7 +154,7 @@ def clauses_at_random(
     lengths: tuple[int, int],
     weights: NDArray[np.float64] | None = None,
 ) -> tuple[Clause, ...]:
-    """`count` clauses; variables without replacement by Gumbel keys (Efraimidis and Spirakis, 2006)."""
+    """Draw `count` clauses; variables without replacement by Gumbel keys (Efraimidis and Spirakis, 2006)."""
     _check(num_variables, count, lengths)
     shortest, longest = lengths
     sizes = rng.integers(shortest, longest + 1, count).tolist()
@@ -166,7 +167,7 @@ def clauses_at_random(
 
 
 def _satisfying(clause: Clause, assignments: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which assignments (bit v - 1 is variable v) satisfy `clause`."""
+    """Return which assignments (bit v - 1 is variable v) satisfy `clause`."""
     holds = np.zeros(len(assignments), dtype=bool)
     for literal in clause:
         holds |= ((assignments >> (abs(literal) - 1)) & 1) == (literal > 0)

@@ -1,4 +1,4 @@
-"""Rows of several lengths: which there may be, what they come to on average, and in which order their shards follow.
+"""Rows of several lengths: the valid lengths, their mean, and the order of their shards.
 
 Each length has an equal share of the tokens, so there are more of the short rows. No numpy, no torch: plans and
 simulations count with these before there is any data.
@@ -13,17 +13,17 @@ from barnraise.core.errors import DataError
 MOST_LENGTHS = 8
 
 TURNS = 16
-"""Times that the shards in order come by each length, where there are rows enough for it."""
+"""Cycles through the lengths in the order of shards, where there are rows enough for them."""
 
 ROWS_A_TURN = 128
-"""Of the length with the fewest rows: a shard of less would cut tasks short."""
+"""Rows of the longest length in a shard, at least: smaller shards would cut tasks short."""
 
 SHARD_BYTES = 32 << 20
-"""Most bytes of a shard, unless told otherwise."""
+"""Most bytes of a shard by default."""
 
 
 def in_order(lengths: int | Sequence[int]) -> tuple[int, ...]:
-    """The row lengths of a dataset, the shortest first; DataError unless there are some, not too many, ascending.
+    """Return a dataset's row lengths, the shortest first; DataError unless there are some, not too many, ascending.
 
     >>> in_order(64), in_order([64, 128])
     ((64,), (64, 128))
@@ -41,7 +41,7 @@ def in_order(lengths: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def mean_length(lengths: Sequence[int]) -> int:
-    """Tokens of a row on average: the harmonic mean, since each length has an equal share of the tokens.
+    """Return the mean tokens of a row: the harmonic mean, since each length has an equal share of the tokens.
 
     >>> mean_length([128]), mean_length([64, 128, 256])
     (128, 110)
@@ -50,7 +50,7 @@ def mean_length(lengths: Sequence[int]) -> int:
 
 
 def rows_of(rows: int, lengths: Sequence[int]) -> dict[int, int]:
-    """How many rows of each length about `rows` rows are; at least one.
+    """Return the number of rows of each length, at least one, that about `rows` rows have.
 
     >>> rows_of(700, [64, 128, 256])
     {64: 401, 128: 201, 256: 100}
@@ -60,9 +60,9 @@ def rows_of(rows: int, lengths: Sequence[int]) -> dict[int, int]:
 
 
 def shards_of(rows: Mapping[int, int], shard_tokens: int) -> list[tuple[int, int]]:
-    """The shards of so many `rows` of each length, each of at most `shard_tokens` tokens: (length, rows) in order.
+    """Return the (length, rows) of shards of at most `shard_tokens` tokens that hold `rows` of each length.
 
-    Lengths take turns, so that whoever works through the shards in order meets all of them early.
+    Lengths alternate, so that a worker that reads the shards in order meets all of them early.
 
     >>> shards_of({4: 10}, 16)
     [(4, 4), (4, 4), (4, 2)]
@@ -79,7 +79,7 @@ def shards_of(rows: Mapping[int, int], shard_tokens: int) -> list[tuple[int, int
 
 
 def named(lengths: Sequence[int]) -> str:
-    """The lengths in words.
+    """Return the lengths as text.
 
     >>> named([64]), named([64, 128, 256])
     ('64', '64, 128 and 256')

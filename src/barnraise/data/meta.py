@@ -1,4 +1,4 @@
-"""What a dataset folder's meta.json says: the form of its rows and the files that hold them. Torch- and model-free.
+"""The meta.json of a dataset folder: the form of its rows and their files, without torch or models.
 
 A meta may come over the network. `Meta.decode` accepts only what fits the schema and its limits, whose names cannot
 leave the folder, and whose sizes agree with each other.
@@ -33,16 +33,18 @@ Length = Annotated[int, msgspec.Meta(ge=2, le=MAX_CONTEXT)]
 
 
 class Targets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Only tokens strictly after an `after` token, up to and including the next `until` token, are learned."""
+    """Targets of training: only tokens strictly after an `after` token, up to and including the next `until` token."""
 
     after: TokenId
     until: TokenId
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the rows are. `kind` and `tokenizer` name who made them ("text" and "bytes", "sat" and "sat").
+    """The form of the rows.
 
-    `context` is the tokens of a row, or of the longest ones where a shard has its own length."""
+    `kind` and `tokenizer` name their source ("text" and "bytes", "sat" and "sat"). `context` is the tokens of a row, or
+    of the longest ones where a shard has its own length.
+    """
 
     kind: Word
     tokenizer: Word
@@ -65,24 +67,24 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def dtype_name(self) -> Literal["uint16", "uint32"]:
-        """How a token id is stored: the smaller type that holds the vocabulary."""
+        """The type of stored token ids: the smaller one that holds the vocabulary."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
     @property
     def numpy_dtype(self) -> np.dtype[np.unsignedinteger]:
-        """`dtype_name`, little-endian."""
+        """Return the type `dtype_name`, little-endian."""
         return np.dtype("<u2" if self.dtype_name == "uint16" else "<u4")
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Tokens of the rows to train on, each length once, the shortest first."""
+        """Return the tokens of the rows to train on, each length once, the shortest first."""
         return (self.context,)
 
     def row_bytes(self, length: int) -> int:
         return length * self.numpy_dtype.itemsize
 
     def check(self) -> None:
-        """DataError unless every field is within its limits (a constructor does not look at them all)."""
+        """Raise DataError unless every field is within its limits (a constructor does not check them all)."""
         try:
             msgspec.convert(msgspec.to_builtins(self), type(self))
         except msgspec.ValidationError as error:
@@ -90,8 +92,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of the dataset; `rows` is 0 for those that hold no rows. `length` is the tokens of a row in a shard that
-    does not have the format's context."""
+    """A file of the dataset; `rows` is 0 for files without rows.
+
+    `length` is the tokens of a row in a shard that does not have the format's context.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     rows: Count = 0
@@ -109,7 +113,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtype: Literal["uint16", "uint32"]
     shards: Annotated[tuple[FileInfo, ...], msgspec.Meta(min_length=1, max_length=100_000)]
     held_out: FileInfo
-    files: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=64)] = ()  # the tokenizer's
+    files: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=64)] = ()  # those of the tokenizer
     version: Literal[1] = 1
 
     def __post_init__(self) -> None:
@@ -138,7 +142,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, form: Format, *, shards: list[FileInfo], held_out: FileInfo, files: list[FileInfo]) -> Meta:
-        """The meta of rows of `form` in these files; DataError when they do not fit together."""
+        """Return the meta of rows of `form` in these files; DataError when they do not fit together."""
         fields = {name: getattr(form, name) for name in Format.__struct_fields__}
         meta = cls(**fields, dtype=form.dtype_name, shards=tuple(shards), held_out=held_out, files=tuple(files))
         meta.check()
@@ -150,19 +154,19 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def num_tokens(self) -> int:
-        """In all rows to train on."""
+        """Return the number of tokens in all training rows."""
         return sum(info.rows * self.row_length(info) for info in self.shards)
 
     def row_length(self, info: FileInfo) -> int:
-        """Tokens of each row in one of the `row_files`."""
+        """Return the tokens of each row in one of the `row_files`."""
         return self.context if info.length is UNSET else info.length
 
     def contents(self) -> list[FileInfo]:
-        """Every file but meta.json: the tokenizer's, the held-out rows, the shards."""
+        """Return every file but meta.json: the tokenizer's, the held-out rows, the shards."""
         return [*self.files, self.held_out, *self.shards]
 
     def row_files(self) -> list[FileInfo]:
-        """Those that hold rows: the shards in order, and last the held-out rows."""
+        """Return the files that hold rows: the shards in order, and last the held-out rows."""
         return [*self.shards, self.held_out]
 
     def encode(self) -> bytes:
@@ -180,7 +184,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def read(cls, path: Path) -> Meta:
-        """`decode` a file; its size is checked before it is read."""
+        """Read and `decode` a file; its size is checked before it is read."""
         if not path.is_file():
             raise DataError(f"{path.parent} is not a dataset: it has no {path.name}; make one with `barnraise data`")
         if path.stat().st_size > MAX_META_BYTES:
@@ -189,7 +193,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def check_name(name: str) -> str:
-    """`name` if it is a plain file name that cannot leave its folder; DataError otherwise."""
+    """Return `name` if it is a plain file name that cannot leave its folder; DataError otherwise."""
     if not _NAME.fullmatch(name):
         raise DataError(f"file name {name[:80]!r} refused: use a-z, 0-9, '_', '-' and inner '.', at most 64 letters")
     return name

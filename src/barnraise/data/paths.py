@@ -1,4 +1,7 @@
-"""The files that a path, a folder or a glob pattern names, found one by one. Links to folders are not gone into."""
+"""The files that a path, a folder or a glob pattern names, found one by one.
+
+Links to folders are not followed.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ from pathlib import Path
 
 
 def files_of(pattern: str, root: Path | str = ".") -> Iterator[Path]:
-    """The files that `pattern` names, from `root`: a file, all in a folder but hidden ones, or a glob (`**` for any
-    depth). A file may come twice where a pattern has two `**`. OSError where a folder cannot be read."""
+    """Yield the files that `pattern` names, from `root`.
+
+    `pattern` is a file, a folder (all but its hidden files) or a glob (`**` for any depth). A file may come twice where
+    a pattern has two `**`. OSError where a folder cannot be read.
+    """
     path = Path(root) / Path(pattern).expanduser()
     if path.is_file():
         yield path
@@ -22,13 +28,13 @@ def files_of(pattern: str, root: Path | str = ".") -> Iterator[Path]:
 
 
 def dangling(pattern: str, root: Path | str = ".") -> bool:
-    """Whether `pattern` is a link that leads nowhere, or back to itself."""
+    """Return whether `pattern` is a link that leads nowhere, or back to itself."""
     path = Path(root) / Path(pattern).expanduser()
     return path.is_symlink() and not os.path.exists(path)
 
 
 def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The files below `folder` whose path matches `parts`."""
+    """Yield the files below `folder` whose path matches `parts`."""
     head, rest = parts[0], parts[1:]
     if head == "**":
         for place in _folders(folder):
@@ -49,7 +55,7 @@ def _entered(path: Path, rest: Sequence[str]) -> Iterator[Path]:
 
 
 def _folders(top: Path) -> Iterator[Path]:
-    """`top` and every folder below it but hidden ones."""
+    """Yield `top` and every folder below it but hidden ones."""
     for folder, names, _ in os.walk(top):
         names[:] = sorted(name for name in names if name[0] != ".")
         yield Path(folder)

@@ -1,4 +1,7 @@
-"""Which shards a dataset has, and how many rows. No numpy, no torch: a state machine calls this."""
+"""The shards of a dataset, and their numbers of rows.
+
+No numpy, no torch: a state machine calls this.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from itertools import accumulate
 
 
 class RowIndex:
-    """The rows of all shards: `sizes` are theirs, `total` is of all, and `lengths` the tokens of a row in each (1 where
-    they are not given). Row `first` of all comes first, `offset` rows into shard `start`, and the shards follow each
-    other from there on.
+    """The rows of all shards in a circular order.
 
+    `sizes` are the rows of the shards, `total` those of all, and `lengths` the tokens of a row in each (1 where they
+    are not given). Row `first` of all comes first, `offset` rows into shard `start`, and the shards follow in order.
     Rows were shuffled when the dataset was made, so a contiguous range is a random sample.
     """
 
@@ -33,7 +36,7 @@ class RowIndex:
         return len(self.sizes)
 
     def place(self, shard: int, done: int) -> int:
-        """The row of a shard that comes after `done` others of it: each is gone around, again and again.
+        """Return the row of a shard that comes after `done` others of it, in a cycle.
 
         >>> index = RowIndex([4, 3], first=5)
         >>> [index.place(1, done) for done in range(4)], index.place(0, 1)

@@ -1,6 +1,6 @@
-"""What a file is when it is not text: tables, records, archives, documents of another program.
+"""Recognition of files that are not text: tables, records, archives, documents of other programs.
 
-Trained on as text, such a file teaches a model its keys, commas and bytes. It is recognised by how it begins, and by
+Trained on as text, such a file teaches a model its keys, commas and bytes. It is recognised by its first bytes, and by
 the ending of its name where that says more. Prose that begins with a brace or has commas in it is text.
 """
 
@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 from barnraise.core.errors import DataError
 
 HEAD_BYTES = 64 * 1024
-"""How much of a file is looked at."""
+"""Bytes of a file that are examined."""
 
 _UNPACK = "unpack it and name the text in it"
 _EXTRACT = "extract the text to .txt files and name those"
 
 
 class RecognisedFile(NamedTuple):
-    """What was recognised, and what to do with such a file."""
+    """A recognised kind of file, and the remedy for it."""
 
     what: str
     remedy: str
@@ -32,7 +32,7 @@ class RecognisedFile(NamedTuple):
         return f"{self.what}, which would be trained on as if it were prose; {self.remedy}"
 
 
-_MAGIC: tuple[tuple[int, bytes, str, str], ...] = (  # where, how it begins, what it is, what to do
+_MAGIC: tuple[tuple[int, bytes, str, str], ...] = (  # offset, first bytes, kind, remedy
     (0, b"PAR1", "a Parquet table", _EXTRACT),
     (0, b"ARROW1", "an Arrow file", _EXTRACT),
     (0, b"FEA1", "a Feather table", _EXTRACT),
@@ -61,7 +61,7 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (  # where, how it begins, wha
     (0, b"\x7fELF", "a program", "leave it out"),
 )
 _PRINTABLE = {b"%PDF-", b"{\\rtf"}
-"""Beginnings of files that may be printable throughout. All others count where what follows is not printable."""
+"""First bytes of formats that may be printable throughout; other formats need unprintable bytes after these."""
 
 _ENDINGS: dict[str, tuple[str, str]] = {
     ".parquet": ("a Parquet table", _EXTRACT),
@@ -98,7 +98,10 @@ _MOSTLY = 0.9
 
 
 def recognise(path: Path) -> RecognisedFile | None:
-    """What a file is that is no text; None for text, and for an empty file. OSError when it cannot be read."""
+    """Return the kind of a file that is not text; None for text, and for an empty file.
+
+    OSError when it cannot be read.
+    """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
         whole = len(head) < HEAD_BYTES or not file.read(1)
@@ -111,7 +114,10 @@ def recognise(path: Path) -> RecognisedFile | None:
 
 
 def require_text(paths: Sequence[Path]) -> None:
-    """DataError that names the first of `paths` that is no text, and counts the others. OSError as `recognise`."""
+    """Raise DataError that names the first of `paths` that is not text, and counts the others.
+
+    OSError as `recognise`.
+    """
     found = [(path, what) for path in paths if (what := recognise(path)) is not None]
     if found:
         path, what = found[0]
@@ -140,7 +146,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def _json(text: str, whole: bool) -> RecognisedFile | None:
-    """One JSON document, or a record a line."""
+    """Recognise one JSON document, or a record a line."""
     text = text.strip() if whole else text.lstrip()
     if text[:1] not in ("{", "["):
         return None
@@ -165,14 +171,14 @@ def _parsed(text: str) -> Any:
 
 
 def _is_record(value: Any) -> bool:
-    """A list such as `[1]` is a footnote in prose."""
+    """Return whether a value is a record: a list such as `[1]` may be a footnote in prose."""
     return isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(item, str | dict | list) for item in value)
     )
 
 
 def _is_json(text: str, whole: bool) -> bool:
-    """Whether `text` is records one after the other, or the beginning of such."""
+    """Return whether `text` is a sequence of records, or the beginning of one."""
     decoder, place = json.JSONDecoder(), 0
     try:
         while place < len(text):
@@ -183,13 +189,13 @@ def _is_json(text: str, whole: bool) -> bool:
     except RecursionError:
         return True
     except json.JSONDecodeError as error:
-        # Of a document that goes on behind what was read, the decoder misses what would have come next.
+        # In a document that continues after the bytes that were read, the decoder reports the end of the input.
         return not whole and (error.pos >= len(text) - 8 or error.msg.startswith("Unterminated string"))
     return True
 
 
 def _table(text: str, whole: bool) -> RecognisedFile | None:
-    """A header of column names, and rows that all have as many fields."""
+    """Recognise a header of column names, and rows with as many fields."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
     whole = whole and len(lines) <= _MOST_ROWS
     for separator, what in _SEPARATORS.items():

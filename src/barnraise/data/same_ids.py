@@ -1,6 +1,6 @@
-"""Whether two tokenizers mean the same by their token ids.
+"""Comparison of the token ids of two tokenizers.
 
-A model has learned what each id of its own tokenizer means. The ids of another one are noise to it.
+A model has learned the meaning of each id of its own tokenizer. The ids of another one are noise to it.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from barnraise.core.errors import DataError
 
 
 class Mapped(NamedTuple):
-    """What decides which ids a text gets. `rules` holds normalization, splitting and merges."""
+    """The parts of a tokenizer that decide the ids of a text.
+
+    `rules` holds normalization, splitting and merges.
+    """
 
     vocabulary: dict[str, int]
     rules: dict[str, Any]
 
 
 def mapped(files: Mapping[str, bytes], source: str) -> Mapped:
-    """What the tokenizer.json among `files` says; DataError with `source` when it cannot be read."""
+    """Read the tokenizer.json among `files`; DataError with `source` when it cannot be read."""
     from tokenizers import Tokenizer
 
     try:
         backend = Tokenizer.from_str(files["tokenizer.json"].decode())
     except Exception as error:  # the library raises plain Exception
         raise DataError(f"{source} is not a tokenizer: {str(error)[:200]}") from error
-    written = json.loads(backend.to_str())  # in today's format, whichever version wrote the file
+    written = json.loads(backend.to_str())  # in the current format, whichever version wrote the file
     rules = {key: written[key] for key in ("normalizer", "pre_tokenizer", "model")}
     return Mapped(backend.get_vocab(with_added_tokens=True), rules)
 
 
 def difference(given: Mapped, own: Mapped) -> str:
-    """How the ids of `given` differ from those of `own`, in a few words; empty when they are the same.
+    """Describe how the ids of `given` differ from those of `own`; empty when they are the same.
 
     Padding, truncation and special tokens around a text do not count: datasets are made without them.
     """

@@ -1,11 +1,11 @@
-"""SAT datasets: formulas with the traces a DPLL solver leaves on them, and how well a model reasons on held-out ones.
+"""SAT datasets: formulas with the traces that a DPLL solver leaves on them.
 
 A row is one example (see `sat_tokenizer`), padded to `context`; only the trace is learned, not the formula. No formula
 is drawn twice, up to the order of clauses and literals, so none is in both sets. Examples longer than `context` are
 left out, in both sets alike; `sat.json` in the dataset's folder records how many, beside the options.
 
 Where formulas are small, unit propagation alone settles nearly all of them. `held_out_backtracking` more are kept for
-evaluation whose trace takes a decision back: what they need is search.
+evaluation whose trace takes a decision back: these need search.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ MAX_RECORD_BYTES = 64 * 1024
 MAX_EXAMPLES = 20_000_000
 MAX_BACKTRACKING = 10_000
 _CHUNK = 1000  # rows
-_PATIENCE = 30_000  # formulas drawn in a row without a new example before giving up
+_PATIENCE = 30_000  # formulas drawn in a row without a new example before the search ends
 
 
 @dataclass(frozen=True)
 class SatOptions:
-    """What the `data` section of a run file says for `kind: sat`.
+    """The options of the `data` section of a run file for `kind: sat`.
 
-    `balanced` keeps as many satisfiable as unsatisfiable formulas. Of `held_out_backtracking` there are fewer where
-    such formulas are too rare.
+    `balanced` keeps as many satisfiable as unsatisfiable formulas. If such formulas are too rare, fewer than
+    `held_out_backtracking` are kept.
     """
 
     formulas: Formulas = field(default_factory=Formulas)
@@ -77,12 +77,12 @@ class SatOptions:
 
     @classmethod
     def of(cls, **values: Any) -> SatOptions:
-        """The options whose `as_dict` has these values; what is left out is as usual."""
+        """Return the options whose `as_dict` has these values; others have their defaults."""
         drawn = {known.name: values.pop(known.name) for known in fields(Formulas) if known.name in values}
         return cls(Formulas(**drawn), **values)
 
     def as_dict(self) -> dict[str, Any]:
-        """All values side by side, as in a run file and in sat.json."""
+        """Return all values in one mapping, as in a run file and in sat.json."""
         found = asdict(self)
         del found["formulas"]
         return asdict(self.formulas) | found
@@ -90,13 +90,13 @@ class SatOptions:
 
 @dataclass
 class Counts:
-    """What became of the formulas drawn for a dataset."""
+    """Counts of the formulas drawn for a dataset, by outcome."""
 
     kept: int = 0
     repeated: int = 0
-    too_long: int = 0  # for the context
-    surplus: int = 0  # of the class that was full, when balanced
-    straight: int = 0  # whose trace takes nothing back, when that was asked for
+    too_long: int = 0  # longer than the context
+    surplus: int = 0  # from the class that was full, when balanced
+    straight: int = 0  # without backtracking, when that was asked for
     satisfiable: int = 0
     with_decisions: int = 0
     with_backtracking: int = 0
@@ -129,7 +129,7 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
 
 
 def form(options: SatOptions) -> Format:
-    """What the rows of a dataset made with `options` are; no data is made."""
+    """Return the form of the rows of a dataset made with `options`, without making data."""
     tokenizer = options.formulas.tokenizer()
     return Format(
         kind="sat",
@@ -144,7 +144,7 @@ def form(options: SatOptions) -> Format:
 
 
 def options_of(dataset: shards.Dataset) -> SatOptions:
-    """The options a dataset was made with; DataError when it is not a SAT dataset or its record is damaged."""
+    """Return the options of a dataset; DataError when it is not a SAT dataset or its record is damaged."""
     path = dataset.folder / RECORD
     try:
         if path.stat().st_size > MAX_RECORD_BYTES:
@@ -158,7 +158,7 @@ def options_of(dataset: shards.Dataset) -> SatOptions:
 
 
 def backtracking(dataset: shards.Dataset, limit: int | None = None) -> npt.NDArray[np.uint16]:
-    """The first `limit` held-out rows whose trace takes a decision back [n, context]; n may be 0.
+    """Return the first `limit` held-out rows whose trace backtracks, [n, context]; n may be 0.
 
     DataError when the file is damaged.
     """
@@ -170,7 +170,7 @@ def backtracking(dataset: shards.Dataset, limit: int | None = None) -> npt.NDArr
 
 
 class _Examples:
-    """Draws distinct formulas, solves them and keeps what fits."""
+    """Draws distinct formulas, solves them and keeps those that fit."""
 
     def __init__(self, options: SatOptions, tokenizer: SatTokenizer, counts: Counts) -> None:
         self.options, self.tokenizer, self.counts = options, tokenizer, counts
@@ -179,7 +179,7 @@ class _Examples:
         self.seen: set[bytes] = set()  # digests of formulas
 
     def rows(self, number: int) -> Iterator[npt.NDArray[np.uint16]]:
-        """`number` more rows, in arrays of at most _CHUNK."""
+        """Yield `number` more rows, in arrays of at most _CHUNK."""
         wanted = self._wanted(number)
         for start in range(0, number, _CHUNK):
             rows = np.full((min(_CHUNK, number - start), self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
@@ -189,7 +189,7 @@ class _Examples:
             yield rows
 
     def backtracking(self, number: int) -> npt.NDArray[np.uint16]:
-        """`number` more rows whose trace takes a decision back, or fewer when no more are found."""
+        """Return `number` more rows whose trace backtracks, or fewer when no more are found."""
         rows = np.full((number, self.options.context), self.tokenizer.pad_id, dtype=np.uint16)
         wanted = self._wanted(number)
         for found in range(number):
@@ -200,11 +200,11 @@ class _Examples:
         return rows
 
     def _wanted(self, number: int) -> dict[bool, int] | None:
-        """How many of each verdict; None: as they come."""
+        """Return how many formulas of each verdict to keep; None: in any proportion."""
         return {True: number // 2, False: number - number // 2} if self.options.balanced else None
 
     def _find(self, wanted: dict[bool, int] | None, *, backtracking: bool = False) -> list[int] | None:
-        """A new example; None when too many formulas in a row are none."""
+        """Return a new example; None when too many formulas in a row yield none."""
         found = (self._example(formula, wanted, backtracking) for formula in itertools.islice(self.formulas, _PATIENCE))
         return next((example for example in found if example is not None), None)
 

@@ -1,4 +1,4 @@
-"""How well a model reasons about held-out formulas: what the independent checker says of the traces it writes."""
+"""Scores of a model's reasoning on held-out formulas, from the independent checker of traces."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class SatScores:
 
     `steps_accepted`: of all steps generated, those the checker accepts; of each trace it accepts the steps before the
     first wrong one. `traces_accepted`: whole traces that prove their verdict. `verdicts_right`: the last token is the
-    right verdict, whatever came before. `majority`: what always saying the commoner verdict would get; `propagation`:
-    what saying "unsatisfiable" exactly where unit propagation alone meets a conflict would get. `backtracking` has the
-    same of the formulas whose traces take a decision back, where the dataset keeps some apart.
+    right verdict, whatever came before. `majority`: the share of the commoner verdict; `propagation`: the share that is
+    right if a formula counts as unsatisfiable exactly where unit propagation alone meets a conflict. `backtracking` has
+    the same of the formulas whose traces take a decision back, where the dataset keeps some apart.
     """
 
     formulas: int
@@ -37,10 +37,10 @@ class SatScores:
 
 
 def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500) -> SatScores:
-    """Have `generate` complete the prompts of the first `limit` held-out rows of each kind, and score what it writes.
+    """Let `generate` complete the prompts of the first `limit` held-out rows of each kind, and score the traces.
 
     `generate` takes prompts (lists of token ids, all of one length) and returns as many completions, without the
-    prompts; what follows `<eos>` is ignored, a completion without one cannot prove anything.
+    prompts; tokens after `<eos>` are ignored, a completion without one cannot prove anything.
     """
     style, tokenizer = options_of(dataset).style, SatTokenizer.load(dataset.folder)
     scores = _evaluate(tokenizer, style, dataset.held_out(limit).tolist(), generate)
@@ -54,7 +54,7 @@ def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], genera
     if len(completions) != len(prompts):
         raise DataError(f"{len(completions)} completions came back for {len(prompts)} prompts")
     formulas = [tokenizer.formula(prompt) for prompt in prompts]
-    right = [tokenizer.trace(row) for row in rows]  # the solver's: it decides once propagation has nothing left
+    right = [tokenizer.trace(row) for row in rows]  # by the solver, which decides only after propagation
     truths = [traces.verdict(trace) for trace in right]
     written = [tokenizer.completion(completion) for completion in completions]
     slots = len(prompts[0]) - 2
@@ -74,7 +74,7 @@ def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], genera
 
 
 def show(formula: Formula, tokens: Sequence[str], score: traces.TraceScore, slots: int = 0) -> str:
-    """A formula and a trace on it in full, one step a line, for people."""
+    """Format a formula and a trace on it in full, one step a line."""
     padding = max(0, slots - len(formula.clauses))
     lines = ["formula: " + " and ".join(f"({' or '.join(map(str, clause))})" for clause in formula.clauses)]
     words = {"D": "decide", "U": "unit", "B": "back:"}

@@ -1,4 +1,4 @@
-"""Which formulas a SAT dataset is made of: their sizes and the family that they are drawn from."""
+"""The formulas of a SAT dataset: their sizes and the family that they are drawn from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barnraise.data.sat_tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
 MAX_CRAFTED = 100  # variables
-_BLOCK = 64  # formulas drawn at once: few, so that any part of the stream mixes all sizes
+_BLOCK = 64  # formulas drawn at once: few, so that any part of the stream has all sizes
 
 
 @dataclass(frozen=True)
 class Formulas:
-    """What is drawn, evenly within each range; OptionError or UnknownNameError for what cannot be.
+    """The distribution of formulas, uniform in each range; OptionError or UnknownNameError for invalid values.
 
     `variables` and `clause_lengths` are closed ranges; a formula over n variables has round(clause_ratio * n) clauses
     (for the families "marginal" and "crafted": at most that of the largest n). `skew` is the exponent of the family
@@ -56,14 +56,14 @@ class Formulas:
 
     @property
     def slots(self) -> int:
-        """Clauses that every formula is padded to."""
+        """Return the number of clauses that every formula is padded to."""
         return max(1, round(self.clause_ratio * self.variables[1]))
 
     def tokenizer(self) -> SatTokenizer:
         return SatTokenizer(self.variables[1], min(self.clause_lengths[1], self.variables[1]))
 
     def draw(self, rng: np.random.Generator) -> Iterator[Formula]:
-        """An endless stream of formulas, repeats included."""
+        """Draw an endless stream of formulas, repeats included."""
         if self.family == "crafted":
             suited = _crafted(self)
             while True:
@@ -74,7 +74,7 @@ class Formulas:
 
 
 def require_within(*limits: tuple[str, float, float, float]) -> None:
-    """OptionError unless each of the named numbers is within its least and its most."""
+    """Raise OptionError unless each of the named numbers is within its limits."""
     for name, number, least, most in limits:
         if not least <= number <= most:
             raise OptionError(f"{name} is {number}, but must be between {least} and {most}")
@@ -97,7 +97,7 @@ def _marginal(kind: Formulas, rng: np.random.Generator, num_variables: int) -> I
 
 
 def _crafted(kind: Formulas) -> list[Formula]:
-    """Every crafted formula within the kind's variables, clause lengths and slots."""
+    """Return every crafted formula within the kind's variables, clause lengths and slots."""
     low, high = kind.variables
     sizes = range(2, high + 2)
     formulas = [generators.pigeonhole(p, h) for p, h in itertools.product(sizes, sizes) if low <= p * h <= high]

@@ -31,7 +31,7 @@ _WORDS = (COLON, "D", "U", "B", "SAT", "UNSAT", HOLDS, EMPTY)
 
 
 def vocab_size(num_variables: int, longest: int) -> int:
-    """How many tokens such a tokenizer has, or MAX_VOCAB + 1 when too many to bother."""
+    """Return how many tokens such a tokenizer has, or MAX_VOCAB + 1 when there are more than that."""
     size = len(_SPECIAL) + len(_WORDS)
     for length in range(1, longest + 1):
         if size > MAX_VOCAB or num_variables > MAX_VOCAB:
@@ -66,7 +66,7 @@ class SatTokenizer:
         self.pad_id, self.bos_id, self.eos_id, self.colon_id = (self.ids[t] for t in (*_SPECIAL, COLON))
 
     def encode_tokens(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of `tokens`; DataError names the first that is not in the vocabulary."""
+        """Return the ids of `tokens`; DataError names the first that is not in the vocabulary."""
         try:
             return [self.ids[token] for token in tokens]
         except KeyError as error:
@@ -76,15 +76,15 @@ class SatTokenizer:
             ) from None
 
     def encode(self, text: str) -> list[int]:
-        """The ids of whitespace-separated tokens, without special tokens around them."""
+        """Encode whitespace-separated tokens as ids, without special tokens around them."""
         return self.encode_tokens(text.split())
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are left out."""
+        """Return the text of `ids` without special tokens."""
         return " ".join(self.decode_tokens(ids))
 
     def decode_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of `ids`, without special ones; DataError for an id outside the vocabulary."""
+        """Decode `ids` to tokens, without special ones; DataError for an id outside the vocabulary."""
         tokens = []
         for index in ids:
             if not 0 <= index < self.vocab_size:
@@ -94,17 +94,17 @@ class SatTokenizer:
         return tokens
 
     def prompt(self, formula: Formula, slots: int = 0) -> list[int]:
-        """`<bos> clauses :`, padded to `slots` clauses with `T`; what a model completes with a trace."""
+        """Return `<bos> clauses :`, padded to `slots` clauses with `T`, which a model completes with a trace."""
         clauses = [clause_token(clause) for clause in formula.clauses]
         padding = [HOLDS] * (slots - len(clauses))
         return [self.bos_id, *self.encode_tokens(clauses + padding), self.colon_id]
 
     def example(self, formula: Formula, trace: Sequence[str], slots: int = 0) -> list[int]:
-        """The prompt, the trace and `<eos>`."""
+        """Return the ids of the prompt, the trace and `<eos>`."""
         return [*self.prompt(formula, slots), *self.encode_tokens(trace), self.eos_id]
 
     def formula(self, ids: Iterable[int]) -> Formula:
-        """The formula of a prompt or an example; clauses that hold (padding) are left out."""
+        """Return the formula of a prompt or an example, without clauses that hold (padding)."""
         clauses: list[tuple[int, ...]] = []
         for token in self.decode_tokens(ids):
             if token == COLON:
@@ -114,19 +114,19 @@ class SatTokenizer:
         raise DataError(f"the row is no example of a formula: it has no '{COLON}'")
 
     def trace(self, ids: Iterable[int]) -> list[str]:
-        """The tokens after the prompt, up to `<eos>`."""
+        """Return the tokens after the prompt, up to `<eos>`."""
         row = [int(index) for index in ids]
         start = row.index(self.colon_id) + 1 if self.colon_id in row else 0
         stop = row.index(self.eos_id, start) if self.eos_id in row[start:] else len(row)
         return self.decode_tokens(row[start:stop])
 
     def completion(self, ids: Iterable[int]) -> list[str]:
-        """The tokens a model wrote after a prompt, up to `<eos>`; special ones stay, to be seen and judged."""
+        """Return the tokens a model wrote after a prompt, up to `<eos>`, with special ones, which are judged too."""
         written = itertools.takewhile(lambda index: index != self.eos_id, ids)
         return [self.tokens[index] if 0 <= index < self.vocab_size else f"<{index}>" for index in written]
 
     def files(self) -> dict[str, bytes]:
-        """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer; `load` needs the first."""
+        """Return the files for `AutoTokenizer.from_pretrained`; `load` needs only the first."""
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         special = [{"id": self.ids[token], "content": token, "special": True, **flags} for token in _SPECIAL]
         words = {
@@ -143,13 +143,13 @@ class SatTokenizer:
         Path(path).write_bytes(self.files()[FILE])
 
     def to_hugging_face(self, folder: str | os.PathLike[str]) -> None:
-        """Write what `transformers.AutoTokenizer.from_pretrained(folder)` reads."""
+        """Write the files that `transformers.AutoTokenizer.from_pretrained(folder)` reads."""
         for name, content in self.files().items():
             (Path(folder) / name).write_bytes(content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SatTokenizer:
-        """From a file that `save` wrote, or a folder with it; DataError for anything else."""
+        """Load a file that `save` wrote, or a folder with it; DataError for anything else."""
         path = Path(path) / FILE if Path(path).is_dir() else Path(path)
         try:
             if path.stat().st_size > MAX_FILE_BYTES:

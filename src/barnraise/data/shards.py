@@ -99,7 +99,10 @@ def write(
 
 
 class Dataset:
-    """A dataset folder opened for reading. Shards are mapped when first asked for; views stay valid after eviction."""
+    """A dataset folder opened for reading.
+
+    Shards are mapped on first use; views stay valid after eviction.
+    """
 
     def __init__(self, folder: Path, meta: Meta) -> None:
         """Use `Dataset.open`, which checks the folder."""
@@ -109,9 +112,9 @@ class Dataset:
 
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Dataset:
-        """Open and check sizes against meta.json; with `verify` also every hash.
+        """Open a folder and check sizes against meta.json; with `verify` also every hash.
 
-        `partial` accepts absent files, and takes those of a wrong length for such (a worker fetches shards as tasks
+        `partial` accepts absent files, and treats those of a wrong length as absent (a worker fetches shards as tasks
         name them); asking for their rows is a DataError. Everything wrong with the folder is a DataError that names the
         file.
         """
@@ -129,22 +132,22 @@ class Dataset:
 
     @property
     def num_rows(self) -> int:
-        """Training rows in all shards together: one epoch."""
+        """Return the number of training rows in all shards: one epoch."""
         return self.index.total
 
     def forget(self, name: str) -> None:
-        """Let go of a shard whose file is deleted: its space on the disk is free once no view of it is used."""
+        """Drop the mapping of a deleted shard: its disk space is free once no view of it is used."""
         self._maps.pop(name, None)
 
     def rows_from(self, first: int) -> RowIndex:
-        """The training rows as a circle that begins at row `first`."""
+        """Return the training rows as a circle that begins at row `first`."""
         shards = self.meta.shards
         return RowIndex(
             [shard.rows for shard in shards], first, lengths=[self.meta.row_length(shard) for shard in shards]
         )
 
     def rows(self, shard: int, start: int, stop: int) -> Tokens:
-        """Rows start..stop-1 of a training shard: a read-only view [stop - start, the shard's row length]."""
+        """Return rows start..stop-1 of a training shard: a read-only view [stop - start, the shard's row length]."""
         if not 0 <= shard < len(self.meta.shards):
             raise DataError(f"shard {shard} asked for, but {self.folder} has shards 0 to {len(self.meta.shards) - 1}")
         info = self.meta.shards[shard]
@@ -153,12 +156,12 @@ class Dataset:
         return self._checked_view(info, start, stop)
 
     def held_out(self, limit: int | None = None) -> Tokens:
-        """The first `limit` held-out rows (all when None), shuffled when written: a read-only view [n, context]."""
+        """Return the first `limit` held-out rows (all when None) as a read-only view [n, context]."""
         info = self.meta.held_out
         return self._checked_view(info, 0, info.rows if limit is None else max(1, min(limit, info.rows)))
 
     def files(self) -> list[FileInfo]:
-        """Name, bytes and sha256 of everything a worker on another machine needs; meta.json first."""
+        """Return name, bytes and sha256 of every file that a worker on another machine needs; meta.json first."""
         content = (self.folder / META).read_bytes()
         return [_info(META, content), *self.meta.contents()]
 
@@ -190,7 +193,7 @@ class Dataset:
 
 
 def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
-    """Training labels int64 [n, context] for `rows` [n, context]: the token itself, or -100 where it is no target.
+    """Return the training labels of `rows` [n, context] as int64 [n, context]: the tokens, or -100 for no target.
 
     Not shifted: Hugging Face models shift inside. Padding is never a target. With `form.targets`, only tokens strictly
     after an `after` token up to and including the next `until` token are; a row may hold several such regions.
@@ -209,7 +212,7 @@ def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]
 
 
 def row_lengths(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
-    """Tokens of each row before the padding at its end (all of a row that is nothing else): int64 [n]."""
+    """Count the tokens of each row before the padding at its end (0 for a row of padding): int64 [n]."""
     if form.pad_id is None:
         return np.full(len(rows), rows.shape[1])
     filled = rows != form.pad_id
@@ -218,7 +221,7 @@ def row_lengths(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.i
 
 
 def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
-    """DataError unless `folder` holds the file `info` describes: its size, and with `verify` its sha256."""
+    """Raise DataError unless `folder` holds the file of `info`: its size, and with `verify` its sha256."""
     path = folder / info.name
     if not path.is_file():
         raise DataError(f"{path} is missing; {_REMEDY}")
@@ -235,7 +238,7 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
 def _scattered(
     folder: Path, form: Format, train: Iterable[npt.NDArray[np.integer]], lengths: Sequence[int]
 ) -> dict[int, Tokens]:
-    """The rows of `train` by their length, in files of their own; DataError where a length has none."""
+    """Return the rows of `train` by their length, in files of their own; DataError where a length has none."""
     paths = {length: folder / f"rows-{length}" for length in lengths}
     with ExitStack() as stack:
         files = {length: stack.enter_context(path.open("wb")) for length, path in paths.items()}
@@ -248,7 +251,7 @@ def _scattered(
         if count == 0:
             raise DataError(f"no training row of {length} tokens; give more data or a smaller context")
         found[length] = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(count, length))
-        path.unlink()  # the mapping holds it
+        path.unlink()  # the mapping keeps its bytes
     return found
 
 
@@ -277,7 +280,7 @@ def _write(
 
 
 def _check_replaceable(folder: Path) -> None:
-    """DataError unless `folder` is absent, empty, or a dataset and nothing else: only those are ever deleted."""
+    """Raise DataError unless `folder` is absent, empty, or only a dataset: nothing else is ever deleted."""
     if not folder.exists():
         return
     found = {path.name for path in folder.iterdir()}
@@ -285,7 +288,7 @@ def _check_replaceable(folder: Path) -> None:
         try:
             found -= {META, *(info.name for info in Meta.read(folder / META).contents())}
         except DataError:
-            found = {META}  # somebody else's, or too damaged to tell what belongs to it
+            found = {META}  # from another program, or too damaged to tell which files belong to it
     if found:
         raise DataError(f"{folder} holds other files ({min(found)}); give an empty or new folder")
 
@@ -313,7 +316,7 @@ def _checked(chunk: npt.NDArray[np.integer], form: Format, lengths: Sequence[int
 def _shuffled(
     train: Mapping[int, Tokens], layout: Iterable[tuple[int, int]], rng: np.random.Generator
 ) -> Iterator[Tokens]:
-    """The shards of `layout`, (length, rows) each, which together take the rows of each length in random order."""
+    """Yield the shards of `layout`, (length, rows) each, which draw the rows of each length in random order."""
     orders = {length: rng.permutation(len(rows)) for length, rows in train.items()}
     for length, count in layout:
         chosen, orders[length] = orders[length][:count], orders[length][count:]

@@ -1,9 +1,9 @@
 """Text datasets: files and folders, as bytes or through a tokenizer, packed into rows of `context` tokens.
 
-Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding
-(the last, unfilled row is dropped). Rows may be of several lengths, which share the tokens evenly; those held out are
-of the longest. Of documents with the same content one is kept, so none is on both sides of the split. Everything is
-streamed: what stays in memory is the held-out part and one chunk.
+Each file is a document; documents end with the tokenizer's end-of-text token and follow each other without padding (the
+last, unfilled row is dropped). Rows may be of several lengths, which share the tokens evenly; held-out rows are of the
+longest. A document with the same content as another is dropped, so none is on both sides of the split. Everything is
+streamed: only the held-out part and one chunk are in memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class TextDocument:
 
 
 class TextChunk(NamedTuple):
-    """What is tokenized at once: `content` is at `offset` of the document's file; `last` ends the document."""
+    """A part of a document that is tokenized at once.
+
+    `content` is at `offset` of the document's file; `last` ends the document.
+    """
 
     document: TextDocument
     offset: int
@@ -109,7 +112,7 @@ def build(
 
 
 def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path | None = None) -> list[TextDocument]:
-    """The documents that `files` name, each content once, in the order of their paths.
+    """Find the documents that `files` name, each content once, in the order of their paths.
 
     DataError if there are none, or if a file is recognised as something else than text.
     """
@@ -132,10 +135,10 @@ def find(files: Sequence[str | Path], *, root: Path | str = ".", leave_out: Path
 def split(
     documents: Sequence[TextDocument], held_out: float, seed: int
 ) -> tuple[list[TextDocument], list[TextDocument]]:
-    """(train, held-out), about the share `held_out` of the bytes in the latter; no byte is in both.
+    """Return (train, held-out) documents, disjoint, with about the share `held_out` of the bytes in the latter.
 
-    Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents),
-    the end of the longest one is taken instead, from a line's beginning on.
+    Whole documents are drawn at random while they fit. When that stays under half the share (a few long documents), the
+    end of the longest one is taken instead, from a line's beginning on.
     """
     target = held_out * sum(document.size for document in documents)
     drawn: list[TextDocument] = []
@@ -157,13 +160,15 @@ def split(
 
 
 def rows(documents: Iterable[TextDocument], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
-    """The documents' tokens, packed: arrays [any, one of `lengths`]. What does not fill a last row is dropped."""
+    """Pack the documents' tokens into arrays [any, one of `lengths`], and drop an incomplete last row."""
     return cut(_tokens(documents, tokenizer), lengths)
 
 
 def cut(stream: Iterable[TokenIds], lengths: Sequence[int]) -> Iterator[TokenIds]:
-    """A stream of tokens as rows, arrays [any, one of `lengths`]: each row begins where the one before it ends, and is
-    of the length that has the fewest tokens so far. What does not fill a last row is dropped."""
+    """Cut a stream of tokens into rows, arrays [any, one of `lengths`], and drop an incomplete last row.
+
+    Each row begins where the one before it ends, and is of the length that has the fewest tokens so far.
+    """
     rest: TokenIds = np.zeros(0, dtype=np.uint32)
     taken = [0] * len(lengths)  # tokens
     for tokens in stream:
@@ -206,7 +211,7 @@ def _batches(documents: Iterable[TextDocument]) -> Iterator[list[TextChunk]]:
 
 
 def _chunks(document: TextDocument) -> Iterator[TextChunk]:
-    """The document in chunks of at most `_CHUNK` bytes; each but the first begins with a line break where it can."""
+    """Yield chunks of at most `_CHUNK` bytes; each but the first begins with a line break if possible."""
     try:
         with document.path.open("rb") as file:
             file.seek(document.start)
@@ -224,7 +229,7 @@ def _chunks(document: TextDocument) -> Iterator[TextChunk]:
 
 
 def _cut(content: bytes) -> int:
-    """Where to end a chunk: before its last line break, else before its last UTF-8 character."""
+    """Return where to end a chunk: before its last line break, else before its last UTF-8 character."""
     cut = content.rfind(b"\n")
     if cut <= 0:
         starts = (place for place in range(len(content) - 1, len(content) - 5, -1) if content[place] & 0xC0 != 0x80)
@@ -245,7 +250,7 @@ def _not_text(batch: Sequence[TextChunk]) -> DataError:
 
 
 def _line_start(path: Path, offset: int, stop: int) -> int:
-    """The first beginning of a line, or else of a UTF-8 character, at or after `offset`."""
+    """Return the first beginning of a line, or else of a UTF-8 character, at or after `offset`."""
     with path.open("rb") as file:
         file.seek(offset)
         ahead = file.read(min(64 * 1024, stop - offset))
@@ -265,7 +270,7 @@ def _match(pattern: str, root: Path) -> list[Path]:
 
 
 def _distinct(documents: Sequence[TextDocument]) -> Iterator[TextDocument]:
-    """The first document of each content; only files of equal size are read."""
+    """Yield the first document of each content; only files of equal size are read."""
     sizes = Counter(document.size for document in documents)
     seen: set[bytes] = set()
     for document in documents:

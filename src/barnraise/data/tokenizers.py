@@ -1,4 +1,7 @@
-"""Text to token ids and back: bytes, or a Hugging Face tokenizer found on disk. Nothing is downloaded."""
+"""Text to token ids and back: bytes, or a Hugging Face tokenizer found on disk.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ TokenIds = npt.NDArray[np.uint32]
 
 
 class Tokenizer(Protocol):
-    """What text datasets, samples and exports need of a tokenizer. Ids lie in [0, vocab_size)."""
+    """The interface of a tokenizer for text datasets, samples and exports.
+
+    Ids lie in [0, vocab_size).
+    """
 
     name: str  # as in a dataset's `Format.tokenizer`
     vocab_size: int
@@ -32,20 +38,23 @@ class Tokenizer(Protocol):
     eos_id: int
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without special tokens."""
+        """Encode `text` as ids, without special tokens."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; special tokens are left out, what is no valid text becomes U+FFFD."""
+        """Decode `ids` to text without special tokens; invalid text becomes U+FFFD."""
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
-        """The ids of each chunk. Raises UnicodeDecodeError where a tokenizer needs text and gets something else."""
+        """Encode each chunk as ids.
+
+        Raises UnicodeDecodeError for invalid UTF-8 if the tokenizer needs text.
+        """
 
     def files(self) -> dict[str, bytes]:
-        """The files by which `AutoTokenizer.from_pretrained` finds the same tokenizer."""
+        """Return the files by which `AutoTokenizer.from_pretrained` finds the same tokenizer."""
 
 
 class ByteTokenizer:
-    """Each byte is a token (ids 0 to 255), then an end of document (256) and padding (257).
+    """A tokenizer of bytes (ids 0 to 255), with an end of document (256) and padding (257).
 
     >>> tokenizer = ByteTokenizer()
     >>> tokenizer.encode("hé"), tokenizer.decode([104, 195, 169, 256])
@@ -68,7 +77,7 @@ class ByteTokenizer:
         return (np.frombuffer(chunk, dtype=np.uint8).astype(np.uint32) for chunk in chunks)
 
     def files(self) -> dict[str, bytes]:
-        """The same mapping as a byte-level BPE without merges."""
+        """Return the same mapping as the files of a byte-level BPE without merges."""
         specials = {"<eos>": self.eos_id, "<pad>": self.pad_id}
         added = [
             {"id": token, "content": text, "special": True}
@@ -83,18 +92,21 @@ class ByteTokenizer:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": "<eos>",
             "pad_token": "<pad>",
-            "split_special_tokens": True,  # a `<eos>` in a text is text
+            "split_special_tokens": True,  # an `<eos>` in a text is plain text
         }
         return {_FILE: json.dumps(whole).encode(), _CONFIG: json.dumps(config).encode()}
 
 
 class HuggingFaceTokenizer:
-    """A fast tokenizer (`tokenizer.json`) from disk. Truncation and padding that the file asks for are switched off."""
+    """A fast tokenizer (`tokenizer.json`) from disk.
+
+    Truncation and padding that the file asks for are switched off.
+    """
 
     name = "huggingface"
 
     def __init__(self, files: dict[str, bytes], source: str) -> None:
-        """`files` by name, tokenizer.json among them; DataError (with `source`) when they cannot be used."""
+        """Build from `files` by name, tokenizer.json among them; DataError (with `source`) when they cannot be used."""
         from tokenizers import Tokenizer as Backend
 
         try:
@@ -115,14 +127,14 @@ class HuggingFaceTokenizer:
         self.eos_id = vocab[eos]
         named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))
         self._backend.add_special_tokens([text for text in named if text in vocab])
-        self._backend.encode_special_tokens = True  # what a text spells like one is text: we alone end documents
+        self._backend.encode_special_tokens = True  # special tokens in a text are text: only this class ends documents
         self.pad_id = None if pad_id == self.eos_id else pad_id  # an end that is also padding must stay learnable
         config = {"tokenizer_class": "PreTrainedTokenizerFast"} | config | {"eos_token": eos}
         self._files = files | {_CONFIG: json.dumps(config).encode()}
 
     @classmethod
     def load(cls, path: Path | str) -> HuggingFaceTokenizer:
-        """From a tokenizer.json, or a folder that holds one (or what transformers makes one of)."""
+        """Load a tokenizer.json, or a folder that holds one (or files from which transformers makes one)."""
         return cls(files_at(path), str(path))
 
     def encode(self, text: str) -> list[int]:
@@ -143,18 +155,21 @@ class HuggingFaceTokenizer:
 
 
 def load(tokenizer: str | Path) -> Tokenizer:
-    """`bytes`, or the Hugging Face tokenizer at a path; DataError when there is none."""
+    """Load `bytes`, or the Hugging Face tokenizer at a path; DataError when there is none."""
     return ByteTokenizer() if tokenizer == ByteTokenizer.name else HuggingFaceTokenizer.load(tokenizer)
 
 
 def is_in(folder: Path) -> bool:
-    """Whether a folder has the files of a tokenizer."""
+    """Return whether a folder has the files of a tokenizer."""
     return any((folder / name).is_file() for name in (_FILE, *_OLDER))
 
 
 def files_at(path: Path | str) -> dict[str, bytes]:
-    """The files of the tokenizer at a path, tokenizer.json among them, by name. `path` is a tokenizer.json, or a folder
-    that holds one (or what transformers makes one of). DataError when there is none."""
+    """Read the files of the tokenizer at a path by name, tokenizer.json among them.
+
+    `path` is a tokenizer.json, or a folder that holds one (or files from which transformers makes one). DataError when
+    there is none.
+    """
     path = Path(path).expanduser()
     file = path / _FILE if path.is_dir() else path
     if path.is_dir() and not file.is_file():
@@ -164,7 +179,7 @@ def files_at(path: Path | str) -> dict[str, bytes]:
 
 
 def of(dataset: Dataset) -> Tokenizer:
-    """The tokenizer of a text dataset; DataError for datasets of another kind."""
+    """Return the tokenizer of a text dataset; DataError for datasets of another kind."""
     names: dict[str, str | Path] = {ByteTokenizer.name: "bytes", HuggingFaceTokenizer.name: dataset.folder}
     if dataset.meta.tokenizer not in names:
         raise DataError(f"{dataset.folder} was made by tokenizer '{dataset.meta.tokenizer}', which is not a text one")
@@ -172,14 +187,14 @@ def of(dataset: Dataset) -> Tokenizer:
 
 
 def _byte_letters() -> list[str]:
-    """One visible letter for each byte, as byte-level BPE files write them: itself if printable, else U+0100 on."""
+    """Return one visible letter for each byte, as in byte-level BPE files: itself if printable, else U+0100 on."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     spare = iter(range(256, 512))
     return [chr(byte if byte in visible else next(spare)) for byte in range(256)]
 
 
 def _config(files: dict[str, bytes], source: str) -> dict[str, Any]:
-    """tokenizer_config.json over special_tokens_map.json, special tokens as plain text, without code to run."""
+    """Merge tokenizer_config.json over special_tokens_map.json, special tokens as plain text, without code to run."""
     merged: dict[str, Any] = {}
     for name in reversed(_BESIDE[:2]):
         try:
@@ -209,7 +224,7 @@ def _read(path: Path) -> bytes:
 
 
 def _converted(folder: Path) -> dict[str, bytes]:
-    """The files of an older checkpoint folder (vocab.json, merges.txt ...), made into a tokenizer.json."""
+    """Convert the files of an older checkpoint folder (vocab.json, merges.txt ...) into a tokenizer.json."""
     if not is_in(folder):
         raise DataError(f"no tokenizer in {folder}; give 'bytes', a {_FILE} or a folder with one")
     try:
@@ -217,7 +232,7 @@ def _converted(folder: Path) -> dict[str, bytes]:
 
         slow = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         content = slow.backend_tokenizer.to_str().encode()
-    except Exception as error:  # whatever a foreign folder sets off
+    except Exception as error:  # a foreign folder may raise any exception
         raise DataError(f"{folder} has no {_FILE}, and none could be made: {str(error)[:200]}") from error
     specials = {key: getattr(slow, key) for key in ("bos_token", "eos_token", "pad_token")}
     config = {key: str(text) for key, text in specials.items() if text is not None}

@@ -1,4 +1,4 @@
-"""Checks the traces of `dpll` against the formula, step by step, trusting nothing the solver computed.
+"""A checker of `dpll`'s traces, step by step, which trusts nothing the solver computed.
 
 The checker keeps only which literals hold and which decisions are open, and judges each step by the clauses of the
 formula as given. It accepts any sound DPLL reasoning: which literal to decide, which unit clause comes first and when
@@ -23,9 +23,10 @@ _CLAUSE = re.compile(r"T|F|-?[1-9][0-9]{0,9}(,-?[1-9][0-9]{0,9})*", re.ASCII)
 
 @dataclass(frozen=True)
 class TraceScore:
-    """How far a trace holds: its first `accepted` of `total` steps do. `reason` says why it is not `valid`.
+    """The score of a trace: its first `accepted` of `total` steps hold.
 
-    `verdict` is what the trace claims (None when it claims nothing), whether or not the steps justify it.
+    `reason` says why it is not `valid`. `verdict` is the trace's claim (None: no claim), whether or not the steps
+    justify it.
     """
 
     accepted: int
@@ -36,7 +37,7 @@ class TraceScore:
 
 
 def parse(text: str) -> list[str]:
-    """The tokens of a trace written as text; DataError for a word that is no token of any trace."""
+    """Split a trace written as text into tokens; DataError for a word that is no token of any trace."""
     tokens = text.split()
     for place, token in enumerate(tokens, start=1):
         if token not in _ASSIGNS and token not in VERDICTS and not _CLAUSE.fullmatch(token):
@@ -45,7 +46,7 @@ def parse(text: str) -> list[str]:
 
 
 def steps(tokens: Sequence[str]) -> list[list[str]]:
-    """`tokens` cut into steps: an assignment with what it restates, or a verdict."""
+    """Cut `tokens` into steps: an assignment with its restated clauses, or a verdict."""
     found: list[list[str]] = []
     for token in tokens:
         if not found or token in _ASSIGNS or token in VERDICTS:
@@ -56,22 +57,22 @@ def steps(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def verdict(tokens: Sequence[str]) -> bool | None:
-    """What the trace claims: satisfiable, unsatisfiable, or None when it does not end in a verdict."""
+    """Return the trace's claim: satisfiable, unsatisfiable, or None when it does not end in a verdict."""
     return VERDICTS.get(tokens[-1]) if tokens else None
 
 
 def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> tuple[bool, str]:
-    """Whether `tokens` prove their verdict on `formula`, and the first reason why not ("" when they do).
+    """Return whether `tokens` prove their verdict on `formula`, and the first reason why not ("": they do).
 
-    With `style` None a trace that restates clauses anywhere must restate them, rightly, at every assignment; `slots`
-    as it was given to the solver.
+    With `style` None a trace that restates clauses anywhere must restate them, rightly, at every assignment; `slots` as
+    it was given to the solver.
     """
     outcome = score(formula, tokens, style=style, slots=slots)
     return outcome.valid, outcome.reason
 
 
 def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> TraceScore:
-    """How many leading steps of a (perhaps generated, perhaps wrong) trace hold, and whether all of it does."""
+    """Count the valid leading steps of a (perhaps generated) trace, and return whether all of it holds."""
     if style not in (None, "terse", "restated"):
         raise UnknownNameError("trace style", style, ("terse", "restated"))
     found, claim = steps(tokens), verdict(tokens)
@@ -86,7 +87,10 @@ def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, 
 
 
 class _Checker:
-    """What holds so far; `step` says why a step is wrong, or "" and takes it. `slots` 0: nothing is restated."""
+    """The checker's state; `step` says why a step is wrong, or takes it and returns "".
+
+    `slots` 0: clauses are not restated.
+    """
 
     def __init__(self, formula: Formula, slots: int) -> None:
         self.formula, self.slots = formula, slots
@@ -166,7 +170,7 @@ class _Checker:
         return "" if stated == expected else f"what is left is '{' '.join(expected)}'"
 
     def _left(self, clause: tuple[int, ...]) -> str:
-        """What is left of a clause, as a token."""
+        """Return the remaining literals of a clause as a token."""
         if not self.holds.isdisjoint(clause):
             return "T"
         rest = sorted(sorted({literal for literal in clause if -literal not in self.holds}), key=abs)

@@ -1,10 +1,13 @@
-"""The controller's own line, one way: what is sent over all nodes' links passes it, one after the other."""
+"""The controller's own line, one way: the messages of all nodes pass it, one after the other."""
 
 from __future__ import annotations
 
 
 class Access:
-    """A line of `rate` bytes a second. Small messages do not count."""
+    """A line of `rate` bytes a second.
+
+    Small messages do not count.
+    """
 
     __slots__ = ("_free", "rate")
 
@@ -12,8 +15,10 @@ class Access:
         self.rate, self._free = rate, 0.0
 
     def take(self, now: float, num_bytes: int, *, late: bool = False) -> tuple[float, float]:
-        """When so many bytes begin and end to pass that are there `now`; `late`: that have come by now, over a line of
-        the sender's, and passed meanwhile as far as this one was free.
+        """Return when `num_bytes` bytes that are there `now` begin and end to pass.
+
+        `late`: they have arrived until now, over a line of the sender's, and passed meanwhile as far as this one was
+        free.
 
         >>> access = Access(rate=10.0)
         >>> access.take(0.0, 20), access.take(1.0, 20), access.take(9.0, 20, late=True)

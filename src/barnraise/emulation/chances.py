@@ -1,7 +1,7 @@
 """Random numbers of a simulation that are common to runs with one seed, whatever else differs between them.
 
-Each node has a generator of its own for each purpose. So how long a node stays does not depend on how many tasks were
-given to others, and two schedulers are compared on the same departures, links and task times (common random numbers).
+Each node has a generator of its own for each purpose. So how long a node stays does not depend on the tasks of others,
+and two schedulers are compared on the same departures, links and task times (common random numbers).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Chances:
         self.seed = seed
 
     def of(self, node: str, purpose: str) -> random.Random:
-        """A generator that draws the same from its start for the same seed, node and purpose.
+        """Return a generator that draws the same from its start for the same seed, node and purpose.
 
         >>> Chances(1).of("a", "churn").random() == Chances(1).of("a", "churn").random()
         True

@@ -1,4 +1,4 @@
-"""When the machines of a simulated run leave, and come back: drawn from a fit of a real fleet, or read from a trace.
+"""Departures and returns of simulated machines: drawn from a fit of a real fleet, or read from a trace.
 
 A fit draws how long a machine stays and how long it is away. Figures that are no published fit are marked as chosen.
 """
@@ -20,22 +20,22 @@ from barnraise.emulation.chances import Chances
 
 HOUR = 3600.0
 MOST_BYTES = 256 << 20
-"""Of a trace file."""
+"""Bytes of a trace file, at most."""
 ROUNDING = 1e-6
-"""Seconds by which sums of seconds may be off."""
+"""Tolerance of sums of seconds."""
 
 
 class Churn(Protocol):
-    """When machines leave and come back, by their names. Infinite: they do not."""
+    """Departures and returns of machines, by name; infinite times never come."""
 
     def first_start(self, name: str) -> float:
-        """Seconds until the machine is first up; infinite: it never is."""
+        """Return the seconds until the machine is first up; infinite: it never is."""
 
     def up(self, name: str, now: float) -> float:
-        """Seconds for which a machine that has just come stays."""
+        """Return the seconds for which a machine that has just come stays."""
 
     def down(self, name: str, now: float) -> float:
-        """Seconds for which a machine that has just left is away."""
+        """Return the seconds for which a machine that has just left is away."""
 
 
 Draw = Callable[[random.Random], float]
@@ -43,7 +43,7 @@ Draw = Callable[[random.Random], float]
 
 @dataclass(frozen=True)
 class Fit:
-    """How long machines stay and are away, drawn, in seconds, and the means of both."""
+    """A fit of random up and down times, in seconds, and the means of both."""
 
     summary: str
     draw_up: Draw
@@ -63,7 +63,7 @@ def _weibull(scale_hours: float, shape: float) -> tuple[Draw, float]:
 
 
 def _bathtub() -> tuple[Draw, float]:
-    """A third die young (mean 2 h, chosen); the others near their cap of 20 to 40 h, by 1 h on average (chosen)."""
+    """Draw up times: a third die young (mean 2 h, chosen), others near a cap of 20 to 40 h, by 1 h (chosen)."""
 
     def draw(rng: random.Random) -> float:
         cap = rng.uniform(20.0, 40.0)
@@ -118,14 +118,14 @@ FITS: Mapping[str, Fit] = {
 
 
 class Drawn:
-    """Draws from a fit: of each machine by itself, so that what others do changes nothing."""
+    """Draws from a fit, for each machine independently of the others."""
 
     def __init__(self, fit: Fit, chances: Chances) -> None:
         self.fit = fit
         self._of = cache(lambda name: chances.of(name, "churn"))
 
     def first_start(self, name: str) -> float:
-        """0 for as many as are up at any time in the long run."""
+        """Return 0 for as many as are up at any time in the long run."""
         fit = self.fit
         return 0.0 if self._of(name).random() < fit.mean_up / (fit.mean_up + fit.mean_down) else self.down(name, 0.0)
 
@@ -137,7 +137,7 @@ class Drawn:
 
 
 class ChurnEvent(NamedTuple):
-    """A machine comes or leaves."""
+    """The arrival or departure of a machine."""
 
     seconds: float
     up: bool
@@ -150,7 +150,7 @@ class TraceChurn:
         self.changes = changes
 
     def _next(self, name: str, now: float, up: bool) -> float:
-        """Seconds until it next comes (or leaves)."""
+        """Return the seconds until it next comes (or leaves)."""
         found = (change.seconds - now for change in self.changes.get(name, ()) if change.up == up)
         return min((seconds for seconds in found if seconds > 0.0), default=math.inf)
 
@@ -161,7 +161,7 @@ class TraceChurn:
         return next((change.seconds for change in changes if change.up), math.inf)
 
     def up(self, name: str, now: float) -> float:
-        """0 for a machine that should have left before it came: the simulator lets machines come within a second."""
+        """Return 0 for a machine that should have left before it came, within a second."""
         before = [change for change in self.changes.get(name, ()) if change.seconds <= now + ROUNDING]
         if before and not before[-1].up:
             return 0.0
@@ -172,9 +172,9 @@ class TraceChurn:
 
 
 def read_trace(path: Path, names: Iterable[str]) -> TraceChurn:
-    """The trace in a CSV file of `node,seconds,up|down` lines, for the nodes of these names.
+    """Read the trace in a CSV file of `node,seconds,up|down` lines, for the nodes of these names.
 
-    OptionError names the line and the field that is wrong.
+    OptionError names the malformed line and field.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -226,18 +226,21 @@ def _parsed(cells: Sequence[str], known: set[str]) -> tuple[str, ChurnEvent]:
 
 
 def _lasting(changes: Sequence[ChurnEvent]) -> Sequence[ChurnEvent]:
-    """Without pauses of no length, which nobody would see."""
+    """Return the changes without pauses of no length."""
     short = {index for index, (a, b) in enumerate(pairwise(changes)) if a.seconds == b.seconds}
     kept = [change for index, change in enumerate(changes) if index not in short and index - 1 not in short]
     return kept or changes[-1:]
 
 
 MakeChurn = Callable[[Chances], Churn]
-"""What is drawn is drawn from that."""
+"""Makes churn from a simulation's random generators."""
 
 
 def churn_of(name: str, nodes: Iterable[str]) -> MakeChurn:
-    """The churn of that name, or of the trace file of that name for those nodes. UnknownNameError, OptionError."""
+    """Return the churn of that name, or of the trace file of that name for those nodes.
+
+    UnknownNameError, OptionError.
+    """
     if name in FITS:
         return lambda chances: Drawn(FITS[name], chances)
     if Path(name).suffix or Path(name).exists():

@@ -1,4 +1,4 @@
-"""How a node behaves towards its controller: what it says and when, whatever comes of its tasks."""
+"""A node's conduct towards its controller: its messages and timing, apart from its tasks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from barnraise.worker.machine import Worker
 
 
 class Conduct:
-    """That of an honest node."""
+    """The conduct of an honest node."""
 
     def worker(self, session: int) -> Worker:
-        """The state machine of a new process."""
+        """Return the state machine of a new process."""
         return Worker(session, NodeProfile())
 
     def pace(self, assignment: int) -> float:
-        """How many times as long as the machine's rate says it takes for a task."""
+        """Return the factor by which a task takes longer than the machine's rate implies."""
         return 1.0
 
 

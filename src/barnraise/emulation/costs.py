@@ -1,7 +1,7 @@
-"""What work on vectors takes besides training: seconds that the simulator adds to virtual time.
+"""Costs of vector operations besides training: seconds that the simulator adds to virtual time.
 
-Each is a pass over elements at so many nanoseconds, on one core of a recent server; another machine may well be half as
-fast. What a codec takes stands in its catalog (`python benchmarks/codecs.py` prints it for this machine).
+Each is a pass over elements at its nanoseconds an element, on one core of a recent server; another machine may be half
+as fast. The costs of codecs are in their catalog (`python benchmarks/codecs.py` prints them for this machine).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ HASH = 0.63 * NANO  # SHA-256, a byte
 PASS = 0.6 * NANO  # reading and writing a float32: copies, sums
 NORM = 1.9 * NANO
 SKETCH = 9 * NANO
-MEAN, ROBUST = 0.9 * NANO, 2.5 * NANO  # of an aggregation rule, an element of each row
-OUTER = 2.0 * NANO  # of an outer optimizer, between SGD's 0.5 and Adam's 7
+MEAN, ROBUST = 0.9 * NANO, 2.5 * NANO  # an aggregation rule's, for an element of each row
+OUTER = 2.0 * NANO  # an outer optimizer's, between SGD's 0.5 and Adam's 7
 FLOPS = 2e10  # floating-point operations a second of one core that evaluates
 
 
@@ -31,7 +31,7 @@ class NodeCosts:
         self.downlink: Traits = CATALOG.entry(downlink).declares
 
     def hand_in(self, result: AnyResult) -> float:
-        """The way from parameters to a payload: delta, residual, encoding, what that left out, its digest."""
+        """Return the cost from parameters to a payload: delta, residual, encoding, new residual, digest."""
         if not isinstance(result, Contribution):
             return SKETCH * self.num_parameters if isinstance(result, Sketched) else 0.0
         payload, size = result.payload, result.parameters.stop - result.parameters.start
@@ -39,12 +39,12 @@ class NodeCosts:
         return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
 
     def begin(self, task: AnyTask) -> float:
-        """What a task takes back: a copy of the replica, and each delta decoded and subtracted."""
+        """Return the cost of the deltas that a task undoes: a copy of the replica, and each delta subtracted."""
         taken = (PASS * self.num_parameters + self._decode(update) for update in task.undoes)
         return sum(taken, PASS * self.num_parameters if task.undoes else 0.0)
 
     def apply(self, news: News) -> float:
-        """The replica at another version: each update decoded and added, and the replica hashed after it."""
+        """Return the cost of another version: each update decoded and added, and the replica hashed after it."""
         total = 0.0
         for update in news.updates:
             total += (PASS + 4 * HASH) * self.num_parameters + HASH * update.blob.num_bytes
@@ -61,7 +61,7 @@ class NodeCosts:
 class ControllerCosts:
     """Seconds of the controller, for the same.
 
-    `robust` aggregation reads the updates more often than a mean. An evaluation is of so many tokens, with `threads`;
+    `robust` aggregation reads the updates more often than a mean. An evaluation has the given tokens and `threads`;
     rows have `row_tokens` at most.
     """
 
@@ -86,17 +86,17 @@ class ControllerCosts:
         self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each
 
     def gate(self, action: Gate) -> float:
-        """Losses and gradients, with all nodes and without one: where nobody lies it ends there."""
+        """Return the cost of losses and gradients, with all nodes and without one, as in a run without liars."""
         return 2 * 3 * action.rows * self._row
 
     def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
-        """A look at a payload: its digest, its elements, their norm, and a sketch of them."""
+        """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them."""
         size, num_bytes = contribution.parameters.stop - contribution.parameters.start, contribution.payload.num_bytes
         look = HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
         return look + (self.codec.decode.seconds(size, num_bytes) + SKETCH * size) * sketched
 
     def aggregate(self, action: Aggregate, delta: Blob, payload_bytes: Mapping[int, int]) -> float:
-        """A version: each payload decoded again, the rule, the outer optimizer, the delta there and back, two digests.
+        """Return the cost of a version: payloads decoded again, rule, outer optimizer, delta, two digests.
 
         `payload_bytes` of contributions, by assignment.
         """

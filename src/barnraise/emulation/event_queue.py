@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 Call = Callable[[Any, int, Any], None]
-"""What is planned: a function of its target, the target's incarnation at the time of planning, and an argument."""
+"""A planned call: a function of its target, the target's incarnation at the time of planning, and an argument."""
 
 Entry = tuple[float, int, Call, Any, int, Any]
 
@@ -19,10 +19,10 @@ COLLECT_EVERY = 200_000
 
 
 class EventQueue:
-    """Calls planned for one time happen in the order of planning.
+    """Planned calls; those for one time run in the order of planning.
 
-    Time is cut into slices. What is planned for a later slice is only appended to it; the calls of the slice under way
-    are a heap, small enough to stay in a processor's cache when a million calls are planned.
+    Time is cut into slices. A call for a later slice is only appended to it; the calls of the current slice are a heap,
+    small enough to stay in a processor's cache when a million calls are planned.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class EventQueue:
         self._slice: list[Entry] = []  # a heap: everything before slice `_next`
         self._next = 0
         self._later: dict[int, list[Entry]] = {}
-        self._numbers: list[int] = []  # of the slices in `_later`, a heap
+        self._numbers: list[int] = []  # numbers of the slices in `_later`, a heap
         self._count = 0
 
     def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
@@ -51,13 +51,15 @@ class EventQueue:
             later.append(entry)
 
     def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call for now, after what is going on."""
+        """Plan a call for now, after the current one."""
         self._soon.append((call, target, incarnation, argument))
 
     def advance(self, until: float = math.inf) -> None:
         """Make the calls until nothing is left, `stopped` is set, or the next one is after `until`."""
         usual = gc.get_threshold()
-        gc.set_threshold(COLLECT_EVERY)  # machines and calls make no cycles: looking for some takes a tenth of the time
+        gc.set_threshold(
+            COLLECT_EVERY
+        )  # machines and calls make no cycles, and the search for cycles takes a tenth of the time
         try:
             self._make_calls(until)
         finally:
@@ -80,7 +82,7 @@ class EventQueue:
             call(target, incarnation, argument)
 
     def _open_slice(self) -> bool:
-        """Go on to the next slice with anything in it; False when there is none."""
+        """Open the next slice with calls in it; False when there is none."""
         if not self._numbers:
             return False
         number = heappop(self._numbers)

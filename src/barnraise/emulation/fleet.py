@@ -1,4 +1,4 @@
-"""The machines of a simulated run: how fast they are, and how they are connected.
+"""The machines of a simulated run: their speeds and links.
 
 Speeds are lognormal (sigma 1.0 by default) and clipped to 0.1 to 100 times the median. Not covered: links whose rate
 varies.
@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from barnraise.transport.links.link import Link
 
 USUAL_MEMORY = 16 << 30
-"""Bytes of a machine of which nobody says how many it has."""
+"""Default bytes of a machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One simulated node. `rate` is in tokens a second, `owner` the same for all that are one's ("": nobody else's)."""
+    """A machine of the simulated fleet.
+
+    `rate` is in tokens a second, `owner` the same for all nodes of one owner ("": its own).
+    """
 
     name: str
     rate: float
@@ -37,7 +40,7 @@ def lognormal_fleet(
     sigma: float = 1.0,
     names: Sequence[str] = (),
 ) -> list[Machine]:
-    """`count` machines around `rate` tokens a second; the first have `names`, the others numbers."""
+    """Create `count` machines around `rate` tokens a second; the first have `names`, the others numbers."""
     machines = []
     for index in range(count):
         factor = min(100.0, max(0.1, math.exp(rng.gauss(0.0, sigma))))
@@ -47,5 +50,5 @@ def lognormal_fleet(
 
 
 def numbered(index: int) -> str:
-    """What a node is called that nobody named."""
+    """Return the default name of a node."""
     return f"node-{index:05d}"

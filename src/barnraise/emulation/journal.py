@@ -1,4 +1,4 @@
-"""What survives the controller of a simulated run: its decisions, as the ledger would give them back."""
+"""The decisions of a simulated run, which survive its controller, in the ledger's form."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class DecisionJournal:
         self.decisions: list[Decision] = []
 
     def commit(self, decisions: Sequence[Decision]) -> None:
-        """They are durable."""
+        """Store decisions as durable ones."""
         self.decisions += decisions
 
     @property
     def time(self) -> float:
-        """Of the last decision, on the run's clock."""
+        """Return the time of the last decision, on the run's clock."""
         return self.decisions[-1].time if self.decisions else 0.0
 
     def replay(self) -> State:
-        """Fold them anew, each as it comes back from its row."""
+        """Fold the decisions from the start, each as it comes back from its row."""
         state = State()
         for decision in self.decisions:
             apply(state, stored(decision))
@@ -34,7 +34,7 @@ class DecisionJournal:
 
 
 def stored(decision: Decision) -> Decision:
-    """What the ledger gives back for `decision`."""
+    """Return the ledger's form of `decision`."""
     if isinstance(decision, VersionMade):
         return decision  # half a row, of plain values
     form = FORMATS[type(decision)]

@@ -1,4 +1,4 @@
-"""One direction of an emulated access link, packet by packet: when each leaves it, if it does."""
+"""One direction of an emulated access link, packet by packet: the time at which each leaves it, if at all."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ SHORTEST_QUEUE = 256 << 10
 """Bytes that a queue holds at least; more where the rate times the link's round trip is more."""
 
 LOST, DROPPED = -1.0, -2.0
-"""Instead of a time: the packet was lost on the way, or found the queue full."""
+"""Instead of a time: the packet was lost under way, or found the queue full."""
 
 
 class Lane:
-    """A queue, a line of a fixed rate, and a way of some delay. Packets leave in the order of their coming."""
+    """A queue, a line of a fixed rate, and a delay.
+
+    Packets leave in the order of arrival.
+    """
 
     __slots__ = ("_dark", "_free", "_last", "_limit", "_rng", "_way", "dropped", "lost", "num_bytes", "packets")
 
@@ -25,7 +28,10 @@ class Lane:
         self.num_bytes = self.packets = self.dropped = self.lost = 0
 
     def send(self, now: float, num_bytes: int) -> float:
-        """When a packet that comes at `now` is through; LOST or DROPPED. Counts it."""
+        """Return when a packet that comes at `now` has passed; LOST or DROPPED.
+
+        Counts it.
+        """
         way, dark = self._way, self._dark
         clock = now if dark is None else dark.bright(now)
         start = self._free if self._free > clock else clock
@@ -47,5 +53,5 @@ class Lane:
         return out
 
     def twice(self) -> bool:
-        """Whether a packet, just sent, comes twice."""
+        """Return whether a packet, just sent, comes a second time."""
         return self._way.duplication > 0.0 and self._rng.random() < self._way.duplication

@@ -1,4 +1,4 @@
-"""Network namespaces for a lab, each with one TUN or TAP device: made, entered, and removed with all that runs in them.
+"""Network namespaces for a lab, each with one TUN or TAP device: made, entered, and removed with their processes.
 
 Needs root, iproute2 and /dev/net/tun (Linux).
 """
@@ -20,13 +20,13 @@ from pathlib import Path
 from barnraise.core.errors import InputError
 
 DEVICE = "wan0"
-"""The only way out of a namespace."""
+"""The only network device of a namespace."""
 
 PLACE = Path("/run/netns")
 TUN = Path("/dev/net/tun")
 MTU = 1500
 QUEUE = 2000
-"""Packets that the kernel keeps for an emulator that is busy."""
+"""Packets that the kernel keeps for a busy emulator."""
 
 PREFIX_BITS = 16
 
@@ -36,7 +36,7 @@ _CLONE_NEWNET = 0x40000000
 
 
 def missing() -> str:
-    """What this machine lacks for a lab, with the remedy; empty when nothing does."""
+    """Return what this machine lacks for a lab, with the remedy; empty when nothing is missing."""
     if not TUN.exists():
         return f"{TUN} is not there: load the module (modprobe tun), or give the container that device"
     if shutil.which("ip") is None:
@@ -47,13 +47,13 @@ def missing() -> str:
 
 
 def require() -> None:
-    """InputError when this machine cannot make a lab."""
+    """Raise InputError when this machine cannot make a lab."""
     if lack := missing():
         raise InputError(f"a lab cannot be made here: {lack} (`--network` with `train` emulates links without)")
 
 
 def address(index: int) -> str:
-    """The address of namespace number `index` of a lab.
+    """Return the address of namespace number `index` of a lab.
 
     >>> address(0), address(1), address(250)
     ('10.77.0.1', '10.77.0.2', '10.77.1.1')
@@ -62,7 +62,7 @@ def address(index: int) -> str:
 
 
 def refuse_stale(names: Sequence[str]) -> None:
-    """InputError when one of `names` is taken: by another lab, or by one that could not clean up."""
+    """Raise InputError when one of `names` is taken: by another lab, or by one that could not clean up."""
     taken = [name for name in names if (PLACE / name).exists()]
     if not taken:
         return
@@ -78,15 +78,15 @@ def refuse_stale(names: Sequence[str]) -> None:
 
 
 def pids(name: str) -> list[int]:
-    """The processes in a namespace."""
+    """Return the processes in a namespace."""
     found = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
     return [int(pid) for pid in found.stdout.split()]
 
 
 def make(name: str, own_address: str, *, tap: bool = False) -> int:
-    """A namespace with the device up and an address of 10.77.0.0/16: the device's file descriptor, not blocking.
+    """Make a namespace with the device up and an address of 10.77.0.0/16, and return its file descriptor.
 
-    Raises InputError when the kernel refuses.
+    The descriptor does not block. Raises InputError when the kernel refuses.
     """
     _ip(["netns", "add", name])
     with _inside(name):
@@ -100,7 +100,10 @@ def make(name: str, own_address: str, *, tap: bool = False) -> int:
 
 
 def remove(names: Sequence[str], patience: float = 2.0) -> None:
-    """Kill what runs in the namespaces but for this process and its parent, and delete them. What cannot be is left."""
+    """Kill the processes in the namespaces but this one and its parent, and delete them.
+
+    A namespace that cannot be deleted is left.
+    """
     names = [name for name in names if (PLACE / name).exists()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in _others(names):
@@ -128,7 +131,7 @@ def enter(name: str) -> None:
 
 @contextlib.contextmanager
 def coming_back() -> Iterator[None]:
-    """Whatever happens inside, this thread comes back to the namespace it is in now."""
+    """Return this thread in any case to its present namespace after the body."""
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         yield

@@ -1,7 +1,7 @@
 """One simulated worker: its process, which may die and start again, and its machine and link.
 
-Its link is that of `transport.link`: payloads and what is fetched are bulk, each way for itself, all else is small.
-Files of rows stay on the node's disk.
+Its link is that of `transport.link`: payloads and fetched blobs are bulk, each way for itself, all else is small. Files
+of rows stay on the node's disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 MESSAGE_BYTES = 200
-"""What a small message weighs on the simulated link, headers included."""
+"""Bytes of a small message on the simulated link, headers included."""
 
 TICK = we.Tick()
 
@@ -37,16 +37,16 @@ PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
 
 PREPARE_SECONDS = 15.0
-"""Starting a worker process, building its model and measuring it."""
+"""Seconds to start a worker process, build its model and measure it."""
 
 JITTER = 0.1
 """Sigma of the lognormal factor by which a task takes longer or shorter than the machine's rate says."""
 
 
 class Node:
-    """Carries out what its worker's machine wants, in the simulator's time; `work` is what comes of it.
+    """Carries out the actions of its worker's machine, in the simulator's time; `work` computes the results.
 
-    `incarnation` is odd while the process lives; what was planned for another incarnation is void.
+    `incarnation` is odd while the process lives; calls planned for another incarnation are void.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Node:
     def __init__(self, spec: Machine, sim: World, work: NodeWork) -> None:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
-        self.skew = 0.0  # by which the machine's clock is ahead
+        self.skew = 0.0  # seconds by which the machine's clock is ahead
         chances = sim.chances.of(spec.name, "link") if spec.link.draws else UNUSED  # one takes 2.5 kB
         self._up, self._down = spec.link.states(chances)
         self._chance = sim.chances.of(spec.name, "tasks")
@@ -86,21 +86,21 @@ class Node:
         self.busy_seconds = self.up_seconds = self._up_since = 0.0
         self._tick_at = math.inf
         self._cached = 0  # bit i: file i is on the disk
-        self._upload_number, self._upload_end = 0, 0.0  # what was planned for another number is void
+        self._upload_number, self._upload_end = 0, 0.0  # calls planned for another number are void
         self._inlined: set[str] = set()
         self._running: _Run | None = None
-        self.left = 0  # the incarnation that ended by itself: what it said last arrives all the same
+        self.left = 0  # the incarnation that ended by itself: its last messages arrive all the same
 
     @property
     def up(self) -> bool:
         return self.incarnation % 2 == 1
 
     def uptime(self, now: float) -> float:
-        """Seconds for which the process has lived, all incarnations together."""
+        """Return the seconds for which the process has lived, all incarnations together."""
         return self.up_seconds + (now - self._up_since if self.up else 0.0)
 
     def start(self) -> None:
-        """A new process."""
+        """Start a new process on the node."""
         now = self.sim.now
         self.incarnation += 1
         self._up_since = now
@@ -112,32 +112,32 @@ class Node:
         self._carry_out(self.machine.start(now + self.skew))
 
     def stop(self) -> None:
-        """The process dies without a word."""
+        """End the process without notice."""
         assert self.up
         self.incarnation += 1
         self.up_seconds += self.sim.now - self._up_since
 
     def handle(self, incarnation: int, event: we.Event) -> None:
-        """Something happens to the worker, if it still lives."""
+        """Handle an event of the worker, if it still lives."""
         if incarnation == self.incarnation:
             self.sim.events += 1
             self._carry_out(self.machine.handle(event, self.sim.now + self.skew))
 
     def pause(self, seconds: float) -> None:
-        """The process stands still: what it computes ends so much later."""
+        """Pause the process: its computations end later by `seconds`."""
         run = self._running
         if run is not None:
             self._run(_Run(run.task, run.began + seconds, run.step, run.steps, run.news))
 
     def jump(self, seconds: float) -> None:
-        """The machine's clock is so much further ahead."""
+        """Move the machine's clock forward by `seconds`."""
         self.skew += seconds
         if self.up:
             self._tick_at = self.sim.now
             self.sim.at(self.sim.now, Node.tick, self, self.incarnation, self.sim.now)
 
     def tick(self, incarnation: int, planned: float) -> None:
-        """The time has come that was the machine's deadline when `planned`; by now it may be later."""
+        """Handle the machine's deadline at the time when it was `planned`; by now it may be later."""
         if incarnation != self.incarnation or planned != self._tick_at:
             return
         self._tick_at = math.inf
@@ -162,7 +162,7 @@ class Node:
     # The link
 
     def receive(self, message: Message) -> None:
-        """The controller sends a message."""
+        """Receive a message from the controller."""
         incarnation = self.incarnation
         if incarnation % 2 == 0:  # it is not up
             return
@@ -178,7 +178,7 @@ class Node:
             self.sim.at(arrival, Node.handle, self, incarnation, event)
 
     def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
-        """A message and its updates in one."""
+        """Receive a message with its updates attached."""
         size = sum(blob.num_bytes for blob in blobs)
         self.sim.bytes_down += size
         arrival = self._download(MESSAGE_BYTES + size)
@@ -191,7 +191,7 @@ class Node:
             self.handle(incarnation, event)
 
     def _download(self, size: int) -> float:
-        """When bulk that the controller sends now arrives."""
+        """Return when bulk that the controller sends now arrives."""
         start, end = self.sim.outbound.take(self.sim.now, size)
         return max(self._down.bulk(start, size), end + self.spec.link.down.delay)
 
@@ -210,7 +210,7 @@ class Node:
             self.sim.handle(event)
 
     def _offer(self, action: wa.Offer) -> None:
-        """The header; a small payload comes along."""
+        """Send the header; a small payload is attached."""
         sim, name, result = self.sim, self.spec.name, action.result
         if not isinstance(result, Contribution) or result.payload.num_bytes > INLINE_BYTES:
             self._send(wa.Send(Offer(result)))
@@ -221,7 +221,7 @@ class Node:
         sim.at(self._up.bulk(sim.now, size), Node._bring, self, self.incarnation, (size, offer))
 
     def _bring(self, incarnation: int, sent: tuple[int, tuple[ce.Received, Buffer]]) -> None:
-        """It has come as far as the controller's own line, where it may have to wait."""
+        """Pass on an offer at the controller's own line, where it may have to wait."""
         if incarnation == self.incarnation:
             size, offer = sent
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
@@ -232,7 +232,7 @@ class Node:
             self.sim.bring(*offer)
 
     def _upload(self, action: wa.Upload) -> None:
-        """The payload from some byte on; the controller sees from time to time how much of it is there."""
+        """Send the payload from some byte on; the controller sees from time to time how much of it has come."""
         sim, number, size = self.sim, action.contribution.assignment, action.contribution.payload.num_bytes
         self._cancel_upload(wa.CancelUpload())
         left = size - action.offset
@@ -253,7 +253,7 @@ class Node:
             self._up.free = self._upload_end = self.sim.now
 
     def _uploaded(self, incarnation: int, upload: tuple[int, int, ce.Arrived, Buffer]) -> None:
-        """It has come as far as the controller's own line, where it may have to wait."""
+        """Pass on a payload at the controller's own line, where it may have to wait."""
         number, size, event, payload = upload
         if incarnation == self.incarnation and number == self._upload_number:
             _, end = self.sim.inbound.take(self.sim.now, size, late=True)
@@ -282,7 +282,7 @@ class Node:
         sim.at(asked, Node._served, self, self.incarnation, (bit, blob))
 
     def _served(self, incarnation: int, fetched: tuple[int, Blob]) -> None:
-        """The controller is asked for a blob."""
+        """Request a blob from the controller."""
         if incarnation != self.incarnation:
             return
         sim, (bit, blob) = self.sim, fetched
@@ -319,7 +319,7 @@ class Node:
         sim.at(sim.now + work.costs.apply(action.news), Node._applied, self, self.incarnation, action.news)
 
     def _applied(self, incarnation: int, news: News) -> None:
-        """The replica is there; the task that runs takes it in after the step in hand."""
+        """Finish an update of the replica; the running task takes it in after its current step."""
         if incarnation != self.incarnation:
             return
         run = self._running
@@ -340,7 +340,7 @@ class Node:
         self._run(_Run(task, sim.now + self.work.costs.begin(task), step, task.steps, []))
 
     def _cut_short(self, action: wa.CutShort) -> None:
-        """The running task ends with the step in hand."""
+        """End the running task after its current step."""
         run = self._running
         if run is not None and run.step > 0.0:
             steps = run.steps_by(self.sim.now)
@@ -373,8 +373,10 @@ class Node:
 
 
 class _Run:
-    """A task under way: it began at `began`, takes `steps` of `step` seconds each, and takes in `news`, each after so
-    many steps."""
+    """A running task: it began at `began`, takes `steps` of `step` seconds each, and takes in `news`.
+
+    Each with the number of steps before it.
+    """
 
     __slots__ = ("began", "news", "step", "steps", "task")
 
@@ -382,14 +384,14 @@ class _Run:
         self.task, self.began, self.step, self.steps, self.news = task, began, step, steps, news
 
     def steps_by(self, now: float) -> int:
-        """How many steps are done when that in hand is."""
+        """Return how many steps are done after the current one."""
         return min(self.steps, int(max(0.0, now - self.began) / self.step) + 1 if self.step > 0.0 else self.steps)
 
 
 _ACTIONS: dict[type[wa.Action], Callable[[Node, Any], None]] = {
     wa.Send: Node._send,
     wa.Fetch: Node._fetch,
-    wa.Forget: lambda node, action: None,  # what is on its way comes all the same
+    wa.Forget: lambda node, action: None,  # blobs under way arrive all the same
     wa.Prepare: Node._prepare,
     wa.ApplyUpdates: Node._apply_updates,
     wa.StartTask: Node._start_task,

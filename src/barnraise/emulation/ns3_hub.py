@@ -3,7 +3,7 @@
 Takes the order and gives the reports of `tun_hub`. Each namespace's device is a TAP that ns-3 reads and writes; behind
 it lies a point-to-point line to a switch in the middle. ns-3 runs in real time, in a process of its own that dies with
 this one. Counters are the kernel's, of the namespaces' devices: packets with their Ethernet headers, and down only
-what got through. Needs the package `ns3` (its compiler takes half a minute to start).
+those that got through. Needs the package `ns3` (its compiler takes half a minute to start).
 
 Not covered: brown-outs and duplication (refused) and jitter (left out, with a warning): ns-3's lines do not have them.
 """
@@ -35,7 +35,7 @@ _DIE_WITH_PARENT = 1  # prctl PR_SET_PDEATHSIG
 
 
 def require() -> None:
-    """InputError when ns-3 is not installed."""
+    """Raise InputError when ns-3 is not installed."""
     if importlib.util.find_spec("ns") is None:
         raise InputError("--ns3 needs the package ns3, which is not installed: pip install ns3 (or leave --ns3 out)")
 
@@ -75,7 +75,10 @@ def _counters(port: Port) -> tuple[Counters, Counters]:
 
 
 def _start(order: HubOrder, taps: list[int]) -> tuple[int, int]:
-    """ns-3 in a process of its own: a pipe on which it says that it is ready (and that ends with it), and its id."""
+    """Start ns-3 in a process of its own; return a pipe that reports readiness, and the process's id.
+
+    The end of the pipe ends the process.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -84,7 +87,7 @@ def _start(order: HubOrder, taps: list[int]) -> tuple[int, int]:
     code = 1
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        os.dup2(2, 1)  # what it prints belongs into the log
+        os.dup2(2, 1)  # its output belongs into the log
         _simulate(order, taps, lambda: os.write(writing, b"r"))
         code = 0
     finally:
@@ -102,7 +105,7 @@ def _simulate(order: HubOrder, taps: list[int], ready: Callable[[], Any]) -> Non
     middle.Create(1)
     leaves.Create(len(order.ports))
     switch = ns.NetDeviceContainer()
-    kept: list[Any] = []  # what ns-3 does not hold itself
+    kept: list[Any] = []  # objects that ns-3 does not hold itself
     for index, (port, tap) in enumerate(zip(order.ports, taps, strict=True)):
         pair = ns.NodeContainer()
         pair.Add(leaves.Get(index))
@@ -126,7 +129,7 @@ def _simulate(order: HubOrder, taps: list[int], ready: Callable[[], Any]) -> Non
 
 
 def _line(ns: Any, link: Link | None, pair: Any, kept: list[Any]) -> Any:
-    """A full-duplex line between a leaf and the middle, each end with the rate, queue and loss of its direction."""
+    """Create a full-duplex line between a leaf and the middle, each end with its direction's rate, queue and loss."""
     free = LinkDirection(UNLIMITED, 0.0)
     up, down = (link.up, link.down) if link else (free, free)
     helper = ns.SimpleNetDeviceHelper()

@@ -1,4 +1,4 @@
-"""Packets that are spoiled on their way so that nobody below the frames can tell."""
+"""Corruption of packets that checksums below the frames do not detect."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ TRIES = 4
 
 
 def spoiled(packet: bytes, rng: random.Random) -> bytes:
-    """An IPv4 packet with two words (16 bits) of its TCP payload swapped, as it is where there are no two that differ.
+    """Swap two words (16 bits) of an IPv4 packet's TCP payload; unchanged if no two differ.
 
-    The checksum of TCP is a sum of words, so it stays right: the kernel hands the bytes on, and it is for whoever reads
-    them to see that they are not what was sent. Such errors are real: Stone and Partridge (2000) counted one in a few
-    thousand to a few million packets that only the link's own checks can have let through.
+    The checksum of TCP is a sum of words, so it stays right: the kernel passes the bytes on, and their reader has to
+    detect the change. Such errors are real: Stone and Partridge (2000) counted one in a few thousand to a few million
+    packets that only the link's own checks can have let through.
     """
     start = _payload(packet)
     words = (len(packet) - start) // 2
@@ -29,7 +29,7 @@ def spoiled(packet: bytes, rng: random.Random) -> bytes:
 
 
 def _payload(packet: bytes) -> int:
-    """Where the bytes begin that TCP carries; 0 in what is no TCP packet."""
+    """Return where the bytes begin that TCP carries; 0 for other packets."""
     if len(packet) < 40 or packet[0] >> 4 != 4 or packet[9] != 6:
         return 0
     header = (packet[0] & 15) * 4

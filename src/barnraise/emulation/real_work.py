@@ -31,7 +31,10 @@ from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 
 
 class RealNodeWork:
-    """Does the work of one node, with an executor that `make` makes for each process. `trainer` lends its module."""
+    """Does the work of one node, with an executor that `make` makes for each process.
+
+    `trainer` lends its module.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,11 @@ class RealNodeWork:
         self._built: TaskExecutor | None = None
         self._fetched: dict[str, Buffer] = {}
         self._taken: deque[dict[str, Buffer]] = deque()
-        self._undone: dict[str, Buffer] = {}  # for the task that runs
+        self._undone: dict[str, Buffer] = {}  # for the running task
 
     @property
     def executor(self) -> TaskExecutor:
-        """That of the process that lives, or lived last."""
+        """Return the executor of the present, or the last, process."""
         assert self._built is not None, "nothing is done before the start"
         return self._built
 
@@ -101,7 +104,10 @@ class RealNodeWork:
 
 
 class RealControllerWork:
-    """Does the controller's work. `blobs` holds version 0 already; `rows_of` gives the rows that a node goes by."""
+    """Does the controller's work.
+
+    `blobs` holds version 0 already; `rows_of` gives a node's rows.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""A whole cluster under virtual time: the same state machines, another shell.
+"""A whole cluster under virtual time: the same state machines in another shell.
 
-Every message takes its link's latency and its bytes' time; all work takes what the machine's rate or the
-work itself says (`work.NodeWork`, `work.ControllerWork`), and yields what that makes of it: nothing but sizes
-(cost-only) or real tensors. One seed, one history: the ledger's hash over all decisions is the proof.
+Every message takes its link's latency and its bytes' time; all work takes the time of the machine's rate or of the work
+itself (`work.NodeWork`, `work.ControllerWork`), and yields sizes alone (cost-only) or real tensors. One seed, one
+history: the ledger's hash over all decisions proves it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
 
 SETTLING = 120.0
-"""Seconds that a node has to be heard, for whom a run waits."""
+"""Seconds in which a node's first message has to arrive, while a run waits for it."""
 
 
 Observer = Callable[[float, Decision], None]
 
 
 class Point(NamedTuple):
-    """A version that was evaluated: virtual seconds when it was the newest, tokens in it, held-out loss (None: not
-    finite), bytes on all links by then."""
+    """A version that was evaluated: virtual seconds when it was the newest, tokens, loss, bytes on all links.
+
+    The loss is the held-out one (None: not finite), the others are as of then.
+    """
 
     seconds: float
     tokens: int
@@ -52,10 +54,11 @@ class Point(NamedTuple):
 
 
 class Simulator(EventQueue):
-    """Drives `controller` and a fleet until the run finishes. `node_work` makes what a node does, by its name.
+    """Drives `controller` and a fleet until the run finishes.
 
-    With `churn` nodes leave without notice and come back. `access` is what the controller's own line carries up and
-    down, in bytes a second. Each of the `observers` is told the time and the decision, for every decision in order.
+    `node_work` makes a node's work, by its name. With `churn` nodes leave without notice and return. `access` is the
+    controller's own line, up and down, in bytes a second. Each of the `observers` gets the time and the decision, for
+    every decision in order.
     """
 
     def __init__(
@@ -83,16 +86,16 @@ class Simulator(EventQueue):
         self.bytes_up = self.bytes_down = self.max_staleness = 0
         self.curve: list[Point] = []
         self.first_task = math.inf, 0
-        self.skew = 0.0  # by which the controller's clock is ahead
+        self.skew = 0.0  # seconds by which the controller's clock is ahead
         self._tick_at, self._decided = math.inf, True
         self._inspector_free = 0.0
         self.payloads: dict[tuple[str, int], Buffer] = {}
-        self._brought: set[tuple[str, int]] = set()  # whose payloads came along with the offers in hand
-        self._payload_bytes: dict[int, int] = {}  # of contributions that are in no version yet
+        self._brought: set[tuple[str, int]] = set()  # offers in hand with their payloads attached
+        self._payload_bytes: dict[int, int] = {}  # sizes of contributions that are in no version yet
         self._newest: tuple[float, ce.Aggregated] | None = None  # version, and the seconds that it takes
-        self._made: dict[int, Point] = {}  # when versions were, of those that may be measured yet
-        self._expected = 0  # nodes that are to start yet
-        self._coming: set[str] = set()  # those that are planned to come back
+        self._made: dict[int, Point] = {}  # versions that may still be evaluated, with their times
+        self._expected = 0  # nodes that have yet to start
+        self._coming: set[str] = set()  # nodes that are planned to return
         self._until = math.inf
 
     def run(self, digest: str, until: float = math.inf) -> None:
@@ -107,25 +110,28 @@ class Simulator(EventQueue):
             self.now = until if until < math.inf else self.now
 
     def _begin(self, actions: list[ca.Action]) -> None:
-        """The controller's first words."""
+        """Carry out the controller's first actions."""
         self._carry_out(actions)
 
     def progress(self) -> float:
-        """Which share of the time, or of the token budget, is done. Any thread may ask."""
+        """Return the share of the time, or of the token budget, that is done.
+
+        Any thread may call it.
+        """
         state = self.controller.state
         return (
             self.now / self._until if self._until < math.inf else state.totals.tokens / self.controller.settings.tokens
         )
 
     def utilisation(self) -> float:
-        """Seconds of training that entered the model over seconds that nodes were up."""
+        """Return the seconds of training that entered the model over the seconds that nodes were up."""
         up = sum(node.uptime(self.now) for node in self.nodes.values())
         return sum(node.busy_seconds for node in self.nodes.values()) / up if up else 0.0
 
-    # Nodes come and go
+    # Arrivals and departures of nodes
 
     def _expect(self, node: Node) -> None:
-        """The node enrols now and starts when it starts."""
+        """Enrol a node now and plan its start."""
         self.handle(ce.Admitted(node.spec.name, f"key of {node.spec.name}", owner=node.spec.owner))
         delay = self.churn.first_start(node.spec.name) if self.churn else 0.0
         delay += self.chances.of(node.spec.name, "start").uniform(0.0, ARRIVALS)
@@ -143,7 +149,7 @@ class Simulator(EventQueue):
         self.started(node)  # which may end it at once
 
     def started(self, node: Node) -> None:
-        """Its process lives."""
+        """Handle the start of a node's process."""
 
     def _leave(self, incarnation: int, node: Node) -> None:
         if node.incarnation == incarnation:
@@ -151,7 +157,7 @@ class Simulator(EventQueue):
             self.replace(node)
 
     def kill(self, name: str) -> None:
-        """A node dies without a word, for good unless there is churn."""
+        """End a node without notice, permanently unless there is churn."""
         node = self.nodes[name]
         if not node.up:
             return
@@ -161,7 +167,7 @@ class Simulator(EventQueue):
             node.stop()
 
     def replace(self, node: Node) -> None:
-        """A node is gone that will be back if there is churn."""
+        """Plan the return of a lost node if there is churn."""
         away = self.churn.down(node.spec.name, self.now) if self.churn else math.inf
         if away < math.inf and node.spec.name not in self._coming:
             self._expected += 1
@@ -169,7 +175,7 @@ class Simulator(EventQueue):
             self.at(self.now + away, Simulator._start, self, 0, node)
 
     def _see_whether_to_wait(self, _: int, nothing: None) -> None:
-        """A run that waits for nodes ends when none will come; one that has started may not have been heard yet."""
+        """End a run that waits for nodes when none will come; one that has started may have to settle first."""
         state = self.controller.state
         if not state.progress.paused or self._expected:
             return
@@ -179,13 +185,13 @@ class Simulator(EventQueue):
             self._stop(state.progress.paused)
 
     def give_up(self, reason: str) -> None:
-        """A node has stopped for good; without the last one the run has failed."""
+        """Remove a node that has stopped permanently; without the last one the run has failed."""
         if not self._expected and not any(node.up for node in self.nodes.values()):
             self.failed = True
             self._stop(reason)
 
     def join(self, spec: Machine) -> None:
-        """A node that was not there before."""
+        """Add a new node to the run."""
         assert spec.name not in self.nodes
         self.nodes[spec.name] = node = Node(spec, self, self.node_work(spec.name))
         self._expect(node)
@@ -193,12 +199,12 @@ class Simulator(EventQueue):
     # The controller
 
     def handle(self, event: ce.Event) -> None:
-        """Something happens to the controller."""
+        """Handle an event of the controller."""
         self.events += 1
         self._carry_out(self.controller.handle(event, self.now + self.skew))
 
     def bring(self, event: ce.Received, payload: Buffer) -> None:
-        """An offer arrives, and its payload with it."""
+        """Deliver an offer, and its payload with it."""
         assert isinstance(event.message, Offer)
         self._brought = {(event.node, event.message.result.assignment)}
         self.payloads.update(dict.fromkeys(self._brought, payload))
@@ -248,7 +254,7 @@ class Simulator(EventQueue):
             self._noted(decision.note)
 
     def _keep(self, version: int) -> None:
-        """When a version came to be, and how much had been done by then."""
+        """Record when a version was made, and the progress by then."""
         tokens = self.controller.state.totals.version_tokens
         self._made[version] = Point(self.now, tokens, None, self.bytes_up, self.bytes_down)
 
@@ -293,7 +299,7 @@ class Simulator(EventQueue):
 
     def _aggregate(self, action: ca.Aggregate) -> None:
         event: ce.Event
-        if self._newest is not None and self._newest[1].version == action.version:  # a controller that died had it made
+        if self._newest is not None and self._newest[1].version == action.version:  # a controller that died had made it
             seconds, made = self._newest
             event = msgspec.structs.replace(made, epoch=action.epoch)
             self.at(self.now + seconds, Simulator._deliver, self, 0, event)

@@ -1,9 +1,9 @@
-"""Nodes whose data are not alike, in a simulation: each is given rows of its own kinds where a task names any.
+"""Skewed data in a simulation: each node gets rows of its own kinds where a task names any.
 
 Rows of a length are sorted along the direction in which their counts of tokens differ most, and cut into groups; a
 node's shares of the groups are drawn from a Dirichlet distribution (Hsu et al. 2019, "Measuring the Effects of
-Non-Identical Data Distribution for Federated Visual Classification", with groups for labels). How many rows a task has,
-and how long they are, stays as it is. An audit of such a node's work finds other rows.
+Non-Identical Data Distribution for Federated Visual Classification", with groups for labels). The number of a task's
+rows, and their length, do not change. An audit of such a node's work finds other rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Skew:
 
     def __init__(self, dataset: Dataset, concentration: float, seed: int) -> None:
         self._dataset, self._concentration, self._seed = dataset, concentration, seed
-        self._groups: dict[int, list[Array]] = {}  # by length: of each group, [rows, 2] shards and places
+        self._groups: dict[int, list[Array]] = {}  # by length: for each group, [rows, 2] shards and places
         for length in dataset.meta.lengths:
             places = [
                 (shard, row)
@@ -41,14 +41,14 @@ class Skew:
             self._groups[length] = np.array_split(np.array(places)[np.argsort(spread(rows), kind="stable")], GROUPS)
 
     def of(self, node: str) -> Dataset:
-        """The dataset as `node` has it."""
+        """Return the dataset as `node` has it."""
         chance = np.random.default_rng(random.Random(f"skew {self._seed} {node}").getrandbits(64))
         shares = chance.dirichlet([self._concentration] * GROUPS)
         return _Kinds(self._dataset, self._groups, shares, chance)
 
 
 class _Kinds(Dataset):
-    """Reads other rows of the same length than those that it is asked for: of each always the same one."""
+    """Reads other rows of the same length than those requested: for each always the same one."""
 
     def __init__(
         self, dataset: Dataset, groups: dict[int, list[Array]], shares: Array, chance: np.random.Generator
@@ -63,13 +63,13 @@ class _Kinds(Dataset):
             self._instead.append(np.array(places))
 
     def rows(self, shard: int, start: int, stop: int) -> Tokens:
-        super().rows(shard, start, stop)  # refuses what there is not
+        super().rows(shard, start, stop)  # refuses invalid ranges
         read = super().rows
         return np.concatenate([read(int(of), int(at), int(at) + 1) for of, at in self._instead[shard][start:stop]])
 
 
 def spread(rows: Array) -> Array:
-    """Where each of `rows` [n, length] lies along the direction in which they differ most [n]."""
+    """Return where each of `rows` [n, length] lies along the direction in which they differ most [n]."""
     counts = np.zeros((len(rows), BUCKETS), np.float32)
     for column in rows.T:
         np.add.at(counts, (np.arange(len(rows)), column.astype(np.int64) % BUCKETS), 1.0)

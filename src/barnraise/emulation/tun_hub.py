@@ -1,12 +1,12 @@
 """A wide-area network in one process: network namespaces whose packets pass through here, each on its own link.
 
 Run as `python -m barnraise.emulation.tun_hub` by `lab`, as root. The first line of its standard input is a JSON
-`HubOrder`, each later one a `Disturbance`; its standard output has a JSON report a line: {"ready": true}, then twice
-a second the counters. When its standard input ends, it kills what still runs in the namespaces, deletes them and ends:
+`HubOrder`, each later one a `Disturbance`; its standard output has a JSON report a line: {"ready": true}, then twice a
+second the counters. When its standard input ends, it kills the processes in the namespaces, deletes them and ends:
 nothing outlives a lab that crashed. Signals of the terminal are for the lab.
 
 A packet passes the sender's lane up and the receiver's lane down; a port without a link passes at once. Times are exact
-to the millisecond of epoll. Queues hold a round trip of the link's rate, 256 KiB at least, and drop what comes on top.
+to the millisecond of epoll. Queues hold a round trip of the link's rate, 256 KiB at least, and drop further packets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from barnraise.transport.links.link import Link, Outages
 
 REPORT_SECONDS = 0.5
 BURST = 64
-"""Packets read from one namespace before the others have their turn."""
+"""Packets read from one namespace before the next."""
 
 PRIORITY = -15
 """Niceness of the emulator."""
@@ -40,11 +40,11 @@ LARGEST = 2048
 """Bytes read of a packet; the MTU is 1500."""
 
 LATEST = 0.2
-"""Seconds by which a packet is late at most that others overtake."""
+"""Seconds by which a packet is late, at most, that others overtake."""
 
 
 class Port(msgspec.Struct, frozen=True):
-    """A namespace to be made: its name and address, and its link (none: nothing is in the way)."""
+    """A namespace to make: its name and address, and its link (None: unlimited)."""
 
     namespace: str
     address: str
@@ -52,15 +52,17 @@ class Port(msgspec.Struct, frozen=True):
 
 
 class HubOrder(msgspec.Struct, frozen=True):
-    """What the hub is to be."""
+    """The hub's configuration: its ports and their namespaces."""
 
     ports: list[Port]
     seed: int = 0
 
 
 class Disturbance(msgspec.Struct, frozen=True):
-    """What befalls the packets of one port from now on, those from it and those to it: the shares that are lost, come
-    twice, come late, and are spoiled."""
+    """The disturbance of one port's packets from now on, in both directions.
+
+    The shares that are lost, come two times, come late, and are corrupted.
+    """
 
     namespace: str
     lost: tuple[float, float] = (0.0, 0.0)
@@ -70,8 +72,11 @@ class Disturbance(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct):
-    """Of one direction of one port. Bytes are those of IP packets, headers included, that entered the lane; `dropped`
-    ones found its queue full and are not among them, `lost` ones are."""
+    """Counters of one direction of one port.
+
+    Bytes are those of IP packets, headers included, that entered the lane; `dropped` ones found its queue full and are
+    not among them, `lost` ones are.
+    """
 
     bytes: int = 0
     packets: int = 0
@@ -80,7 +85,10 @@ class Counters(msgspec.Struct):
 
 
 class HubReport(msgspec.Struct):
-    """What the hub says. `ports` are (up, down) in the order of the order's."""
+    """A report of the hub.
+
+    `ports` are (up, down) in the order of the configuration's.
+    """
 
     ready: bool = False
     error: str = ""
@@ -89,18 +97,21 @@ class HubReport(msgspec.Struct):
 
 
 Event = tuple[float, int, bool, int, bytes]
-"""When, a number, whether it still has the lane down before it, to which port, the packet."""
+"""Time, a number, whether the lane down is still before it, port, packet."""
 
 
 class Hub:
-    """Moves packets between the ports. `descriptors` are their TUN devices."""
+    """Moves packets between the ports.
+
+    `descriptors` are their TUN devices.
+    """
 
     def __init__(self, order: HubOrder, descriptors: list[int], now: Callable[[], float] = time.monotonic) -> None:
         self.descriptors, self.now = descriptors, now
         self._began = now()
         self._ports = {socket.inet_aton(port.address): index for index, port in enumerate(order.ports)}
         self._lanes = [_lanes(port, random.Random(f"{order.seed} {port.namespace}")) for port in order.ports]
-        self._free = [(Counters(), Counters()) for _ in order.ports]  # of ports without a link
+        self._free = [(Counters(), Counters()) for _ in order.ports]  # counters of ports without a link
         self._places = {port.namespace: index for index, port in enumerate(order.ports)}
         self._disturbed: dict[int, Disturbance] = {}
         self._rng = random.Random(f"{order.seed} disturbances")
@@ -108,14 +119,14 @@ class Hub:
         self._count = 0
 
     def wait(self) -> float:
-        """Seconds until something is due."""
+        """Return the seconds until a packet is due."""
         return max(0.0, self._events[0][0] - self._clock()) if self._events else REPORT_SECONDS
 
     def _clock(self) -> float:
         return self.now() - self._began
 
     def take(self, port: int) -> None:
-        """Read what the namespace sends."""
+        """Read the packets that the namespace sends."""
         descriptor, lanes = self.descriptors[port], self._lanes[port]
         for _ in range(BURST):
             try:
@@ -124,7 +135,7 @@ class Hub:
                 return
             target = self._ports.get(packet[16:20]) if packet[0] >> 4 == 4 else None
             if target is None:
-                continue  # multicast, IPv6: there is nobody
+                continue  # multicast, IPv6: no receiver
             now, packet = self._clock(), self._carried(port, 0, packet)
             for later in self._delays(port, 0):
                 if lanes is None:
@@ -136,14 +147,14 @@ class Hub:
                         self._plan(out + later, True, target, packet)
 
     def disturb(self, disturbance: Disturbance) -> None:
-        """From now on; an empty one ends it."""
+        """Apply a disturbance from now on; an empty one ends it."""
         place = self._places[disturbance.namespace]
         self._disturbed[place] = disturbance
         if not any((*disturbance.lost, *disturbance.twice, *disturbance.late, *disturbance.spoiled)):
             del self._disturbed[place]
 
     def _delays(self, port: int, way: int) -> tuple[float, ...]:
-        """By how much a packet of a port is late, 0 usually; as often as it comes."""
+        """Return the delays of a port's packet, usually one of 0; one for each time it comes."""
         found = self._disturbed.get(port)
         if found is None:
             return (0.0,)
@@ -153,7 +164,7 @@ class Hub:
         return (later, later + self._rng.uniform(0.0, LATEST)) if self._rng.random() < found.twice[way] else (later,)
 
     def _carried(self, port: int, way: int, packet: bytes) -> bytes:
-        """What becomes of a packet's bytes."""
+        """Return a packet's bytes, corrupted or not."""
         found = self._disturbed.get(port)
         strikes = found is not None and self._rng.random() < found.spoiled[way]
         return spoiled(packet, self._rng) if strikes else packet
@@ -163,7 +174,7 @@ class Hub:
         heapq.heappush(self._events, (at, self._count, before, target, packet))
 
     def _arrive(self, now: float, target: int, packet: bytes) -> None:
-        """The packet is in the middle of the network."""
+        """Handle a packet in the middle of the network."""
         lanes, packet = self._lanes[target], self._carried(target, 1, packet)
         for later in self._delays(target, 1):
             if lanes is None:
@@ -175,11 +186,11 @@ class Hub:
                     self._plan(out + later, False, target, packet)
 
     def _deliver(self, target: int, packet: bytes) -> None:
-        with contextlib.suppress(OSError):  # the device is down or its queue is full: so are real ones at times
+        with contextlib.suppress(OSError):  # the device is down or its queue is full, as with real ones
             os.write(self.descriptors[target], packet)
 
     def move(self) -> None:
-        """Do what is due."""
+        """Move the packets that are due."""
         events, now = self._events, self._clock()
         while events and events[0][0] <= now:
             at, _, before, target, packet = heapq.heappop(events)
@@ -189,7 +200,7 @@ class Hub:
                 self._deliver(target, packet)
 
     def report(self) -> HubReport:
-        """The counters so far."""
+        """Return the counters so far."""
         ports = [_counters(lanes) if lanes else free for lanes, free in zip(self._lanes, self._free, strict=True)]
         return HubReport(ready=True, seconds=self._clock(), ports=ports)
 
@@ -241,7 +252,7 @@ def run(order: HubOrder, say: Callable[[HubReport], None]) -> None:
 
 
 def serve(emulate: Callable[[HubOrder, Callable[[HubReport], None]], None]) -> None:
-    """Be an emulator process: read the order, `emulate` it, leave nothing behind."""
+    """Run as an emulator process: read the order, `emulate` it, clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     line = b""
@@ -266,12 +277,12 @@ def serve(emulate: Callable[[HubOrder, Callable[[HubReport], None]], None]) -> N
 
 
 def _say(report: HubReport) -> None:
-    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the next report says it all
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # the next report has it all
         os.write(1, msgspec.json.encode(report) + b"\n")
 
 
 def main() -> None:
-    """The packet emulator."""
+    """Run the packet emulator's process."""
     serve(run)
 
 

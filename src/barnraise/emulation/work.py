@@ -1,8 +1,7 @@
-"""What the work of a simulated run yields: a node's, and the controller's; here as sizes without content.
+"""The work of a simulated node, and of the controller; here as sizes without content.
 
-This is the seam between virtual time and sizes or real tensors. Work happens at once, and takes the virtual seconds
-that its `costs` say, which the simulator adds. What a node does is an object of its own, so that one node can be
-another than the rest.
+This is the seam between virtual time and sizes or real tensors. Work happens at once, and takes the virtual seconds of
+its `costs`, which the simulator adds. A node's work is an object of its own, so that one node can differ from the rest.
 """
 
 from __future__ import annotations
@@ -39,96 +38,97 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
 
 NO_CONTENT = b""
-"""The content of whatever has a size alone."""
+"""The content of blobs that have a size alone."""
 
 ALIKE = array("f", [1.0] * SKETCH_SIZE).tobytes()
 """The sketch of any update without content."""
 
 
 class NodeWork(Protocol):
-    """What one node does, process after process."""
+    """The work of one node, process after process."""
 
     costs: NodeCosts
     conduct: Conduct
 
     def start(self) -> None:
-        """A new worker process has its model and data; an earlier one is dead."""
+        """Start a new worker process with its model and data; an earlier one is dead."""
 
     def fetched(self, blob: Blob, content: Buffer) -> None:
-        """A blob has come that holds no rows."""
+        """Receive a blob that holds no rows."""
 
     def take(self, news: News) -> None:
-        """What was fetched for `news` is used up, and would have to be fetched again for other news."""
+        """Use up the blobs fetched for `news`, which would have to be fetched again for other news."""
 
     def update(self, news: News) -> None:
-        """Bring the replica up to date with what was taken, the oldest first, between two tasks."""
+        """Bring the replica up to date with the blobs taken, the oldest first, between two tasks."""
 
     def begin(self, task: AnyTask) -> None:
-        """The task begins: what it undoes was fetched, and is used up."""
+        """Begin a task, with the fetched deltas that it undoes."""
 
     def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
-        """So many of the task's steps; each of `news` comes while a step is taken, counted from 1. None: it failed.
+        """Run `steps` of the task's steps; each of `news` comes while a step is taken, counted from 1.
 
-        The seconds of the result are those of the machine that simulates.
+        None: it failed. The seconds of the result are those of the machine that simulates.
         """
 
     def payload(self, assignment: int) -> Buffer:
-        """What is sent for an assignment, while the controller has not answered."""
+        """Return the payload of an assignment, until the controller has answered."""
 
     def settle(self, assignment: int, accepted: bool) -> None:
-        """The node learns what became of its contribution."""
+        """Record the controller's verdict on the node's contribution."""
 
 
 MakeNodeWork = Callable[[str], NodeWork]
-"""The work of the node of this name."""
+"""Makes the work of the node of this name."""
 
 
 class ControllerWork(Protocol):
-    """What the controller does. Nodes go by their names."""
+    """The work of the controller; nodes have their names."""
 
     costs: ControllerCosts
 
     def files(self) -> tuple[Blob, ...]:
-        """The token shards, in order, and last the held-out rows."""
+        """Return the token shards, in order, and last the held-out rows."""
 
     def serve(self, blob: Blob) -> Buffer | None:
-        """The content of a blob that is none of them; None when it is not kept (any more)."""
+        """Return the content of another blob; None when it is not kept (any more)."""
 
     def hold(self, node: str, message: Assign | Newer) -> None:
-        """The node is told of what the message names."""
+        """Record that the message to the node names blobs."""
 
     def release(self, digests: tuple[str, ...]) -> None:
-        """No task names these deltas any more."""
+        """Release deltas that no task names any more."""
 
     def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
-        """The payload's norm and what is wrong with it, as it arrives."""
+        """Return the payload's norm and its defect, at its arrival."""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
-        """Of the update that the payload, which is sound, holds."""
+        """Return the sketch of a valid payload's update."""
 
     def score(self, action: Score) -> Gains | None:
-        """What a contribution that is on the ledger does for the loss on its own rows, and on others."""
+        """Return the effect of a durable contribution on the loss of its own rows, and of others."""
 
     def accept(self, node: str, assignment: int) -> None:
-        """The contribution that was inspected is on the ledger."""
+        """Record that the inspected contribution is on the ledger."""
 
     def discard(self, node: str, assignment: int) -> None:
-        """What the node sent will not be used."""
+        """Discard a payload that will not be used."""
 
     def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
-        """Which nodes the version is better without, and by how much lower its loss is."""
+        """Return the nodes without which the version is better, and by how much its loss is lower."""
 
     def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        """Make a version: its digest, its delta, and which parameters that changes (None: all)."""
+        """Make a version and return its digest, its delta, and the parameters that it changes (None: all)."""
 
     def evaluate(self) -> float:
-        """Held-out loss of the newest version."""
+        """Return the held-out loss of the newest version."""
 
 
 class CostedNodeWork:
-    """Payloads of the right size. Losses are not modelled (0). Nothing is kept, so one is enough for all honest nodes.
+    """Yields payloads of the right size.
 
-    `payload_bytes` at each rung are for an update of `num_parameters` parameters.
+    Losses are not modelled (0). It has no state, so one is enough for all honest nodes. `payload_bytes` at each rung
+    are for an update of `num_parameters` parameters.
     """
 
     def __init__(
@@ -138,19 +138,19 @@ class CostedNodeWork:
         self.conduct = conduct
 
     def start(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def fetched(self, blob: Blob, content: Buffer) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def take(self, news: News) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def update(self, news: News) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def begin(self, task: AnyTask) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def run(self, task: AnyTask, steps: int, news: Sequence[tuple[int, News]]) -> AnyResult | None:
         return _COSTED[type(task)](self, task, steps)
@@ -167,7 +167,7 @@ class CostedNodeWork:
         return NO_CONTENT
 
     def settle(self, assignment: int, accepted: bool) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
 
 def _finding(work: CostedNodeWork, task: Evaluate, steps: int) -> Finding:
@@ -185,11 +185,11 @@ _COSTED: dict[type[Task], Callable[[CostedNodeWork, Any, int], AnyResult]] = {
     Evaluate: _finding,
     Audit: _sketched,
 }
-"""What comes of each kind of task."""
+"""The result of each kind of task."""
 
 
 class CostedControllerWork:
-    """Deltas and files of the right size; whatever comes is sound."""
+    """Deltas and files of the right size; every contribution is valid."""
 
     def __init__(self, delta_bytes: int, file_bytes: Sequence[int], costs: ControllerCosts) -> None:
         self.delta_bytes, self.costs = delta_bytes, costs
@@ -202,10 +202,10 @@ class CostedControllerWork:
         return NO_CONTENT
 
     def hold(self, node: str, message: Assign | Newer) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def release(self, digests: tuple[str, ...]) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
         return 1.0, ""
@@ -217,10 +217,10 @@ class CostedControllerWork:
         return Gains(1.0, 0.0, 1.0)
 
     def accept(self, node: str, assignment: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def discard(self, node: str, assignment: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
         return (), 0.0

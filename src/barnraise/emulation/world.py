@@ -1,4 +1,4 @@
-"""The simulator, as its nodes see it."""
+"""The simulator's interface for its nodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from barnraise.wire.frames import Buffer
 
 
 class World(Protocol):
-    """Time, the controller at the other end of all links, and what is counted."""
+    """Time, the controller at the other end of all links, and counters."""
 
     chances: Chances
     work: ControllerWork
     inbound: Access
     outbound: Access
-    files: tuple[Blob, ...]  # that hold rows
+    files: tuple[Blob, ...]  # files with rows
     file_bits: dict[str, int]
-    payloads: dict[tuple[str, int], Buffer]  # that have arrived, and are not judged yet
+    payloads: dict[tuple[str, int], Buffer]  # payloads that have arrived, and are not judged yet
     events: int
     bytes_up: int
     bytes_down: int
@@ -30,19 +30,19 @@ class World(Protocol):
 
     @property
     def now(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
 
     def at(self, time: float, call: Call, target: Any, incarnation: int, argument: Any) -> None:
         """Plan a call for a time."""
 
     def soon(self, call: Call, target: Any, incarnation: int, argument: Any) -> None:
-        """Plan a call for now, after what is planned for now already."""
+        """Plan a call for now, after those that are planned for now already."""
 
     def handle(self, event: ce.Event) -> None:
-        """Something happens to the controller."""
+        """Handle an event of the controller."""
 
     def bring(self, event: ce.Received, payload: Buffer) -> None:
-        """An offer reaches the controller, and its payload with it."""
+        """Deliver an offer to the controller, and its payload with it."""
 
     def give_up(self, reason: str) -> None:
-        """A node has stopped for good, though the run goes on."""
+        """Remove a node that has stopped permanently, though the run continues."""

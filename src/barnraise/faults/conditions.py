@@ -1,35 +1,14 @@
-"""What is wrong with one node's link and process at a time: chance decides, from each fault's own seed."""
+"""The faults in force on one node's link and process in a simulation."""
 
 from __future__ import annotations
 
-import random
-from enum import Enum
-from typing import NamedTuple
-
-
-class Fate(Enum):
-    """What becomes of a message, the worst first."""
-
-    LOST = "lost"  # with the connection
-    CORRUPT = "corrupt"  # it arrives, and cannot be read
-    LATE = "late"  # others overtake it
-    TWICE = "twice"
-
+from barnraise.faults.links import Effect, Fate
 
 _WORST = list(Fate)
 
 
-class Effect(NamedTuple):
-    """A fault in force: of the messages of one `way` ("": both), a `share` has this fate."""
-
-    fate: Fate
-    way: str
-    share: float
-    rng: random.Random
-
-
 class Conditions:
-    """Of one node. `broken`: the connection is another than the one on which the node greeted."""
+    """The faults in force on one node. `broken`: its connection is not the one on which it greeted."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -37,7 +16,7 @@ class Conditions:
         self._hanging = 0, 0.0  # which incarnation, until when
 
     def strikes(self, way: str) -> Effect | None:
-        """The fault that befalls a message of that way which arrives now: of several the worst."""
+        """Return the worst fault that strikes a message which arrives now by that way, drawn from each fault's seed."""
         found = [
             effect
             for effect in self.effects
@@ -46,10 +25,10 @@ class Conditions:
         return min(found, key=lambda effect: _WORST.index(effect.fate), default=None)
 
     def hang(self, incarnation: int, until: float) -> None:
-        """The process stands still."""
+        """Let the process of that incarnation stand still until a time."""
         _, before = self._hanging if self._hanging[0] == incarnation else (0, 0.0)
         self._hanging = incarnation, max(until, before)
 
     def wakes_at(self, incarnation: int) -> float:
-        """When that process goes on that stands still; a time that is over when it does not."""
+        """Return when a process that stands still continues; a time that is over when it does not stand still."""
         return self._hanging[1] if self._hanging[0] == incarnation else 0.0

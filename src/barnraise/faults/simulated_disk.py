@@ -1,4 +1,4 @@
-"""The controller's disk in a simulation: quick and roomy, unless a fault says otherwise."""
+"""The controller's disk in a simulation, which faults make slow or full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_ROOM = "no space left on the disk"
 
 
 class Disk:
-    """How long a commit takes now. `slow` are seconds on top, a fault each; before `full_until` it has no room."""
+    """The disk now: `slow` has the extra seconds of each fault in force; before `full_until` there is no room."""
 
     def __init__(self) -> None:
         self.slow: list[float] = []
@@ -20,11 +20,13 @@ class Disk:
         return now < self.full_until
 
     def checkpoint_seconds(self) -> float:
-        """What a checkpoint takes."""
+        """Return the seconds that a checkpoint takes."""
         return sum(self.slow)
 
     def commit_seconds(self, now: float) -> float | None:
-        """What a commit takes that begins now: tried again until there is room. None: it is given up before.
+        """Return the seconds that a commit takes which begins now, or None where the controller gives it up.
+
+        The controller tries it again until there is room.
 
         >>> disk = Disk()
         >>> disk.full_until = 3.0

@@ -1,4 +1,4 @@
-"""A simulated run in which things go wrong: links, processes, clocks, the controller's disk, the controller itself.
+"""A simulated run whose parts may fail: links, processes, clocks, the controller's disk, the controller itself.
 
 Whatever reaches a node, or the controller from a node, passes `_due` at its time; there a fault may have it lost, come
 twice or late, or wait until a process that stands still goes on. What the controller is told passes `_hear`, as in its
@@ -21,7 +21,8 @@ from barnraise.emulation.event_queue import Call
 from barnraise.emulation.journal import DecisionJournal
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import SETTLING, Simulator
-from barnraise.faults.conditions import Conditions, Fate
+from barnraise.faults.conditions import Conditions
+from barnraise.faults.links import Fate
 from barnraise.faults.simulated_disk import NO_ROOM, Disk
 from barnraise.wire.downloads import PATIENCE
 from barnraise.wire.frames import Buffer
@@ -36,15 +37,14 @@ UNREADABLE = "a frame cannot be read"
 Brought = set[tuple[str, int]]
 
 
-class TroubledSimulator(Simulator):
-    """What may go wrong in a simulation, and what follows. The arguments are a simulator's."""
+class UnreliableSimulator(Simulator):
+    """What faults may do to a simulation, and what follows. The arguments are a simulator's."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conditions: defaultdict[str, Conditions] = defaultdict(Conditions)
         self.disk, self.journal, self.drops = Disk(), DecisionJournal(), MalformedFrames()
         self.epoch, self.down = 1, False
-        self.dying: list[tuple[int, float]] = []  # after how many decisions, and for how long; the first first
         self._busy = False  # a commit takes its time
         self._inbox: list[tuple[ce.Event, Brought]] = []
         self._enrolling: list[ce.Admitted] = []  # while nobody answers
@@ -59,7 +59,7 @@ class TroubledSimulator(Simulator):
     def awaiting(self, seconds: float) -> None:
         """Something comes back in so many seconds: nobody gives up before."""
         self._expected += 1
-        self.at(self.now + seconds + SETTLING, TroubledSimulator._awaited, self, 0, None)
+        self.at(self.now + seconds + SETTLING, UnreliableSimulator._awaited, self, 0, None)
 
     def _awaited(self, _: int, nothing: None) -> None:
         self._expected -= 1
@@ -171,7 +171,7 @@ class TroubledSimulator(Simulator):
             self._stop(f"{NO_ROOM}; the run can go on once there is some")
         elif seconds:
             self._busy = True
-            self.at(self.now + seconds, TroubledSimulator._durable, self, self.epoch, (actions, brought))
+            self.at(self.now + seconds, UnreliableSimulator._durable, self, self.epoch, (actions, brought))
         else:
             self._commit(actions, brought)
 
@@ -189,9 +189,10 @@ class TroubledSimulator(Simulator):
     def _commit(self, actions: list[ca.Action], brought: Brought) -> None:
         """The decisions are durable: the rest is done, unless the controller dies at this point."""
         decisions: list[ca.Action] = [action for action in actions if type(action) is ca.Journal]
-        if decisions and self.dying and self.dying[0][0] <= len(self.journal.decisions) + len(decisions):
+        dies = self.dies_at(len(self.journal.decisions) + len(decisions)) if decisions else None
+        if dies is not None:
             self._carry_out(decisions)
-            self.die(self.dying.pop(0)[1])
+            self.die(dies)
             return
         self._brought = brought
         self._carry_out([self._checkpoint_now(action) for action in actions])
@@ -210,6 +211,10 @@ class TroubledSimulator(Simulator):
         self.at(self.now + self.disk.checkpoint_seconds(), Simulator._deliver, self, 0, event)
         return ca.Release(())
 
+    def dies_at(self, decisions: int) -> float | None:
+        """For how many seconds the controller dies as so many decisions are durable; None: it does not."""
+        return None
+
     def break_connections(self, *names: str) -> None:
         """What these nodes are connected by is no more; they are heard again once they greet."""
         for name in names:
@@ -226,7 +231,7 @@ class TroubledSimulator(Simulator):
                 self.work.discard(self.controller.state.works[number].node, number)
         self.break_connections(*self.nodes)
         self.awaiting(seconds)
-        self.at(self.now + seconds, TroubledSimulator._come_back, self, 0, None)
+        self.at(self.now + seconds, UnreliableSimulator._come_back, self, 0, None)
 
     def _come_back(self, _: int, nothing: None) -> None:
         """The state is folded from the journal, and the run's clock goes on where it stood."""
@@ -251,13 +256,13 @@ class TroubledSimulator(Simulator):
             self.at(self.now, Simulator._tick, self, 0, self.now)
 
 
-def _due(node: Node, incarnation: int, planned: tuple[TroubledSimulator, Call, Any]) -> None:
+def _due(node: Node, incarnation: int, planned: tuple[UnreliableSimulator, Call, Any]) -> None:
     simulator, call, argument = planned
     if incarnation == node.incarnation or call is Node._arrive:
         simulator.meet(node, incarnation, call, argument)
 
 
-def _go_on(node: Node, incarnation: int, planned: tuple[TroubledSimulator, Call, Any]) -> None:
+def _go_on(node: Node, incarnation: int, planned: tuple[UnreliableSimulator, Call, Any]) -> None:
     simulator, call, argument = planned
     if incarnation == node.incarnation or call is Node._arrive:
         simulator.go_on(node, incarnation, call, argument)

@@ -1,4 +1,4 @@
-"""A controller that is to die as its run file's faults say, and the process that keeps what it leaves behind.
+"""The supervisor of a controller that dies as its fault plan says.
 
 The supervisor starts the command anew as its child, which is the controller, and for it the processes that workers and
 links come from. These processes live on when the controller is killed. After the planned time the supervisor resumes
@@ -30,14 +30,14 @@ VARIABLE = "BARNRAISE_KEEPER"
 """Environment variable in which a controller finds its supervisor."""
 
 ROLES = ("workers", "links")
-"""What helpers are for."""
+"""The roles of helpers."""
 
 PATIENCE = 20.0
 """Seconds that a helper has to end."""
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """The controller wants a helper: what it is for, the module that it runs, and where it logs."""
+    """A controller asks for a helper: its role, the module that it runs, and its log file."""
 
     role: str
     module: str
@@ -45,8 +45,10 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Revive(msgspec.Struct, frozen=True, tag=True):
-    """The controller is about to die, and is to come back; `played` are the places of all faults that were played, in
-    the run file's list."""
+    """A controller asks to be resumed `seconds` after its death.
+
+    `played` are the places, in the run file's list, of all faults that were played.
+    """
 
     run: str
     seconds: float
@@ -54,9 +56,10 @@ class Revive(msgspec.Struct, frozen=True, tag=True):
 
 
 class Supervised(msgspec.Struct, frozen=True):
-    """A controller's side of its supervisor: descriptors, and the places of the faults that were played before.
+    """What a controller knows of its supervisor: descriptors, and the places of the faults that were played before.
 
-    There are descriptors of each helper for orders and reports, and one for requests to the supervisor."""
+    There are descriptors of each helper for orders and reports, and one for requests to the supervisor.
+    """
 
     pipes: dict[str, tuple[int, int]]
     wishes: int
@@ -66,25 +69,31 @@ class Supervised(msgspec.Struct, frozen=True):
         os.write(self.wishes, msgspec.json.encode(wish) + b"\n")
 
     def die(self, revive: Revive) -> NoReturn:
-        """SIGKILL, now: nothing of this process is done any more."""
+        """Ask to be resumed, then end this process at once (SIGKILL)."""
         self.wish(revive)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("a process outlived SIGKILL")
 
 
 def kept() -> Supervised | None:
-    """This process's supervisor, if it has one."""
+    """Return this process's supervisor, or None where it has none."""
     found = os.environ.get(VARIABLE)
     return msgspec.json.decode(found, type=Supervised) if found else None
 
 
+def played_before() -> tuple[int, ...]:
+    """Return the places of the faults that earlier processes of this command played."""
+    supervisor = kept()
+    return supervisor.played if supervisor else ()
+
+
 def wanted(faults: Sequence[Planned]) -> bool:
-    """Whether these faults take a supervisor that is not there yet."""
+    """Say whether these faults need a supervisor that this process does not have."""
     return kept() is None and any(isinstance(plan.fault, KillController) for plan in faults)
 
 
 def keep(arguments: Sequence[str], options: Sequence[str] = ()) -> int:
-    """Run the command line `arguments`, and `resume` with `options` after each planned death: the exit code."""
+    """Run the command line `arguments`, then `resume` with `options` after each planned death; return the exit code."""
     supervisor = _Supervisor()
     for number in NUMBERS:
         signal.signal(number, supervisor.pass_on)

@@ -1,4 +1,4 @@
-"""The durable truth of a run: its ledger, the payloads not yet in a checkpoint, checkpoints, and the run directory."""
+"""The durable record of a run: ledger, payloads not yet in a checkpoint, checkpoints, and the run directory."""
 
 from barnraise.ledger import notes
 from barnraise.ledger.chain import Head

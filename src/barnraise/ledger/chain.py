@@ -1,14 +1,14 @@
-"""The hash chain over a ledger's rows: who has noted one of its heads can tell later whether a row before has changed.
+"""The hash chain over a ledger's rows: a reader who has noted a head can detect later changes of earlier rows.
 
     h_0 = 32 zero bytes
     h_i = SHA-256(h_{i-1}, MessagePack of [table, {column: value, ...}])      row i, its columns in the order of names
 
-Values are as they stand in the table. A column that has a default (`schema.sql`) counts where it holds another value,
-so one that a later barnraise adds changes no head. A version's two halves are two rows, each under the name of its id.
-A row's hash depends on rows alone: a standby's copy has the same chain, and goes on with it.
+Values are as stored in the table. A column that has a default (`schema.sql`) counts where it holds another value, so a
+column that a later barnraise adds changes no head. A version's two halves are two rows, each under the name of its id.
+A row's hash depends on rows alone: a standby's copy has the same chain, and continues it.
 
-The table `chain` has one head a commit. Rows that are in none (of a ledger from before there was a chain) are taken up
-when a controller goes on with it.
+The table `chain` has one head a commit. Rows that are in none (of a ledger from before there was a chain) are added
+when a controller resumes the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnraise.ledger import schema
 from barnraise.ledger.rows import FORMATS, Row, RowFormat
 
 GENESIS = bytes(32)
-"""The head of no rows."""
+"""The head of an empty chain."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -35,7 +35,7 @@ _NONE = object()
 
 
 class Head(NamedTuple):
-    """The chain's head after so many rows, in hexadecimal."""
+    """The chain's head after `rows` rows, in hexadecimal."""
 
     rows: int
     digest: str
@@ -45,12 +45,12 @@ BEGINNING = Head(0, GENESIS.hex())
 
 
 class Break(NamedTuple):
-    """Where rows do not lead to a head that the ledger keeps."""
+    """A place where rows do not lead to a head that the ledger keeps."""
 
     first: int
     last: int
-    head: str  # that is kept after the last of them
-    rows: bool  # whether it is they that are changed; else the head is
+    head: str  # the kept head after the last of them
+    rows: bool  # whether the rows are changed; else the head is
 
     def __str__(self) -> str:
         if not self.rows:
@@ -60,16 +60,16 @@ class Break(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a column's value is in a row, and what becomes of it."""
+    """The place of a column's value in a row, and its conversion."""
 
     name: str
     position: int
     real: bool
-    default: Any  # _NONE: it has none
+    default: Any  # _NONE: there is none
 
 
 def link(head: bytes, form: RowFormat, columns: Sequence[Any]) -> bytes:
-    """The head after a row of this form, whose `columns` are in its order.
+    """Return the head after a row of this form, whose `columns` are in its order.
 
     >>> form = next(iter(FORMATS.values()))
     >>> columns = [1, 1, float("nan"), "a", "left", *[None] * len(form.columns)][: len(form.columns)]
@@ -97,29 +97,32 @@ def _places(form: RowFormat) -> tuple[_Place, ...]:
 
 
 def rows_after(connection: sqlite3.Connection, row_id: int) -> Iterator[tuple[int, RowFormat, Row]]:
-    """The rows with a larger id, in order: id, form, and columns as they stand."""
+    """Yield the rows with a larger id, in order: id, form, and columns as stored."""
     return heapq.merge(*(_read(connection, form, row_id) for form in FORMATS.values()), key=lambda row: row[0])
 
 
 def heads(connection: sqlite3.Connection, after: int = 0) -> Iterator[Head]:
-    """What the ledger keeps of its chain, after more rows than that, the oldest first."""
+    """Yield the kept heads after more than `after` rows, the oldest first."""
     for rows, digest in map(tuple, connection.execute("SELECT id, head FROM chain WHERE id > ? ORDER BY id", (after,))):
         yield Head(rows, digest)
 
 
 def newest(connection: sqlite3.Connection) -> Head:
-    """The last head that the ledger keeps."""
+    """Return the last head that the ledger keeps."""
     row = connection.execute("SELECT id, head FROM chain ORDER BY id DESC LIMIT 1").fetchone()
     return Head(*tuple(row)) if row else BEGINNING
 
 
 def keep(connection: sqlite3.Connection, head: Head) -> None:
-    """Put it in the ledger, in the transaction that its rows are in."""
+    """Store a head in the ledger, in the transaction of its rows."""
     connection.execute("INSERT INTO chain (id, head) VALUES (?, ?)", head)
 
 
 def take_up(connection: sqlite3.Connection) -> Head:
-    """The head after all rows; those that were in no chain are from now on. For a transaction."""
+    """Return the head after all rows, and add rows that were in no chain.
+
+    For a transaction.
+    """
     before = newest(connection)
     rows, digest = before.rows, bytes.fromhex(before.digest)
     for rows, form, columns in rows_after(connection, before.rows):  # noqa: B007
@@ -131,7 +134,7 @@ def take_up(connection: sqlite3.Connection) -> Head:
 
 
 def extended(head: Head, rows: Iterable[tuple[RowFormat, Sequence[Any]]]) -> Head:
-    """The head after further rows."""
+    """Return the head after further rows."""
     number, digest = head.rows, bytes.fromhex(head.digest)
     for form, columns in rows:
         number, digest = number + 1, link(digest, form, columns)
@@ -139,28 +142,28 @@ def extended(head: Head, rows: Iterable[tuple[RowFormat, Sequence[Any]]]) -> Hea
 
 
 class Comparison:
-    """Rows, one after another, against the heads that are kept of them.
+    """A comparison of rows, one after another, with the kept heads.
 
-    Rows that do not lead to a head are changed, or it is: which of these, the next head tells, which goes on from the
-    one or the other. Until then they are `suspect`.
+    If rows do not lead to a head, they are changed, or the head is: the next head, which continues from one of both,
+    tells which. Until then they are `suspect`.
     """
 
     def __init__(self, kept: Iterable[Head], since: Head = BEGINNING) -> None:
-        self.last, self.digest = since.rows, bytes.fromhex(since.digest)  # of the rows so far
-        self.first = since.rows + 1  # of the rows that no head is of yet
+        self.last, self.digest = since.rows, bytes.fromhex(since.digest)  # after the rows so far
+        self.first = since.rows + 1  # first row without a head yet
         self.compared = 0
         self.suspect: Break | None = None
-        self._other: bytes | None = None  # what the chain would be if the head before, not its rows, were changed
+        self._other: bytes | None = None  # the chain's head if the head before, not its rows, were changed
         self._kept = iter(kept)
         self._next = next(self._kept, None)
 
     @property
     def head(self) -> Head:
-        """What the rows so far lead to."""
+        """Return the head that the rows so far lead to."""
         return Head(self.last, self.digest.hex())
 
     def take(self, row_id: int, form: RowFormat, columns: Sequence[Any]) -> Iterator[Break]:
-        """What the next row shows to be broken."""
+        """Yield the breaks that the next row reveals."""
         self.digest = link(self.digest, form, columns)
         self._other = link(self._other, form, columns) if self._other is not None else None
         self.last = row_id
@@ -171,7 +174,7 @@ class Comparison:
             yield from self._compare(kept)
 
     def end(self) -> Iterator[Break]:
-        """What is broken at the end of all rows."""
+        """Yield the breaks at the end of all rows."""
         if self.suspect is not None:
             yield self.suspect
         for kept in self._rest():
@@ -193,7 +196,7 @@ class Comparison:
             self._other = _bytes(kept.digest)
 
     def _rest(self) -> Iterator[Head]:
-        """The last of the heads that are kept of more rows than there are."""
+        """Yield the last of the heads that are kept for more rows than there are."""
         newest = self._next
         for newest in self._kept:  # noqa: B007
             pass
@@ -203,7 +206,10 @@ class Comparison:
 
 
 def checked(connection: sqlite3.Connection, since: Head = BEGINNING) -> Head:
-    """The head after all rows; those after `since` lead to each that is kept. Raises CorruptionError."""
+    """Return the head after all rows, once those after `since` lead to each kept head.
+
+    Raises CorruptionError.
+    """
     comparison = Comparison(heads(connection, since.rows), since)
     for row in rows_after(connection, since.rows):
         for broken in comparison.take(*row):
@@ -214,7 +220,7 @@ def checked(connection: sqlite3.Connection, since: Head = BEGINNING) -> Head:
 
 
 def _bytes(digest: str) -> bytes:
-    """The bytes of a head; of what is none, others."""
+    """Return the bytes of a head; for malformed ones, other bytes."""
     try:
         return bytes.fromhex(digest)
     except ValueError:

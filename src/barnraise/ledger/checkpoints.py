@@ -1,13 +1,13 @@
-"""Checkpoints: the whole state of a run at one version, so that resuming replays only what came after it.
+"""Checkpoints: the whole state of a run at one version, so that resuming replays only later decisions.
 
     checkpoints/v000042/
         parameters.safetensors, outer.safetensors ...   one file a group of named tensors
         state.msgpack                                   the controller's state as of `ledger_id`
         manifest.json                                   version, ledger id, digests; written last
 
-A checkpoint is written beside its place, synced, and renamed: it exists whole or not at all. Its digests find what the
-disk damaged later; the one before it is the fallback. Tensors are written in chunks, in any order, and read into the
-memory where they are used (`ledger.tensor_files`): there is no second copy of them.
+A checkpoint is written beside its place, synced, and renamed: it exists whole or not at all. Its digests detect later
+damage of the disk; the checkpoint before it is the fallback. Tensors are written in chunks, in any order, and read into
+the memory where they are used (`ledger.tensor_files`): there is no second copy of them.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ FileName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+\.(safetensors|js
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """What a file of a checkpoint must be."""
+    """The expected size and digest of a checkpoint's file."""
 
     num_bytes: Count
     sha256: Digest
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True):
-    """What a checkpoint holds. `ledger_id` is the last decision that its state includes, `head` that of the ledger's
-    chain after it; "" in older ones, and before there is a ledger."""
+    """The content of a checkpoint.
+
+    `ledger_id` is the last decision that its state includes, `head` that of the ledger's chain after it; "" in older
+    ones, and before there is a ledger.
+    """
 
     version: Count
     ledger_id: Count
@@ -62,34 +65,39 @@ class CheckpointManifest(msgspec.Struct, frozen=True):
     head: str = ""
 
     def encode(self) -> bytes:
-        """The file."""
+        """Return the manifest file's content."""
         return msgspec.json.format(msgspec.json.encode(self))
 
     @property
     def digest(self) -> str:
-        """Of the file, and so of all that the checkpoint is."""
+        """Return the digest of the manifest file, and so of the whole checkpoint."""
         return hashlib.sha256(self.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """A checkpoint on disk."""
+    """A checkpoint on disk, with its manifest."""
 
     path: Path
     manifest: CheckpointManifest
 
     def state(self) -> bytes:
-        """The controller's state; empty in one of before it was kept."""
+        """Return the controller's state; empty in a checkpoint from before it was kept."""
         with storage_errors(self.path, "read"):
             return (self.path / _STATE).read_bytes() if _STATE in self.manifest.files else b""
 
     def tensors(self, group: str, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """The named tensors of a group (those of `names` that it has, or all), on the CPU, the caller's own. Raises
-        CorruptionError when they cannot be read."""
+        """Read the named tensors of a group (those of `names` that it has, or all), on the CPU, as own copies.
+
+        Raises CorruptionError when they cannot be read.
+        """
         return read(self.path / f"{group}.safetensors", names)
 
     def verify(self) -> None:
-        """Compare every file with its digest. Raises CorruptionError naming the first that differs."""
+        """Compare every file with its digest.
+
+        Raises CorruptionError naming the first that differs.
+        """
         for name, stored in self.manifest.files.items():
             if describe(self.path / name) != stored:
                 raise CorruptionError(f"{self.path / name} is damaged: its bytes do not match the manifest")
@@ -97,7 +105,7 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A checkpoint that cannot be used, and why."""
+    """A checkpoint that cannot be used, and the reason."""
 
     path: Path
     reason: str
@@ -105,14 +113,17 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Latest:
-    """The newest good checkpoint, None when there is none, and the newer ones that are not good."""
+    """The newest good checkpoint, None when there is none, and newer ones that are not good."""
 
     checkpoint: StoredCheckpoint | None
     rejected: tuple[Rejected, ...] = ()
 
 
 class Unfinished:
-    """A checkpoint that is being written: `files`, by group, take the bytes of its tensors; then it is finished."""
+    """A checkpoint that is being written: `files`, by group, take the bytes of its tensors.
+
+    Then it is finished.
+    """
 
     def __init__(self, folder: Path, version: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
         self._folder, self._version = folder, version
@@ -124,8 +135,10 @@ class Unfinished:
             self.files[group] = TensorFile(descriptor, path, named)
 
     def finish(self, *, ledger_id: int, parameters_digest: str, state: bytes, head: str = "") -> StoredCheckpoint:
-        """Put it in its place, durably: all bytes are put, and the files closed. One that the version already has is
-        replaced. Raises StorageError."""
+        """Move it to its place, durably, once all bytes are written and the files closed.
+
+        It replaces one that the version already has. Raises StorageError.
+        """
         directory = self._folder.parent
         with storage_errors(directory):
             (self._folder / _STATE).write_bytes(state)
@@ -145,21 +158,24 @@ class Unfinished:
         return StoredCheckpoint(final, manifest)
 
     def abandon(self) -> None:
-        """Nothing is left of it."""
+        """Delete all of it."""
         for file in self.files.values():
             file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Checkpoints:
-    """The checkpoints of one run. One process saves, one checkpoint after the other, and prunes; any process loads."""
+    """The checkpoints of one run.
+
+    One process saves, one checkpoint after the other, and prunes; any process loads.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._rejected: set[Path] = set()
 
     def begin(self, version: int, tensors: Mapping[str, Mapping[str, Tensor]]) -> Unfinished:
-        """A checkpoint of `version` of groups of named tensors, a file each, whose bytes are still to be put there."""
+        """Begin a checkpoint of `version` with groups of named tensors, a file each, whose bytes follow."""
         with storage_errors(self._directory):
             self._directory.mkdir(exist_ok=True)
             self._remove_unfinished()
@@ -183,7 +199,7 @@ class Checkpoints:
         """Write the checkpoint of `version` durably; `tensors` are groups of named tensors, a file each.
 
         A checkpoint that the version already has is replaced. Raises StorageError when the disk fails (full, over
-        quota): nothing is left of the new one then, and the old ones are untouched.
+        quota): the new one is deleted then, and the old ones are untouched.
         """
         unfinished = self.begin(version, tensors)
         try:
@@ -197,10 +213,10 @@ class Checkpoints:
             raise
 
     def load_latest(self, validate: bool = True) -> Latest:
-        """The newest checkpoint whose files match their digests, and why newer ones were passed over.
+        """Return the newest checkpoint whose files match their digests, and why newer ones were rejected.
 
-        Without `validate` only manifests are read. Nothing is changed on disk: what was rejected stays for
-        inspection until `prune`.
+        Without `validate` only manifests are read. Nothing is changed on disk: rejected checkpoints stay for inspection
+        until `prune`.
         """
         rejected: list[Rejected] = []
         for path in reversed(_paths(self._directory)):
@@ -216,7 +232,7 @@ class Checkpoints:
         return Latest(None, tuple(rejected))
 
     def readable(self) -> dict[int, StoredCheckpoint]:
-        """The checkpoints whose manifest can be read, by version, the oldest first; their files are not looked at."""
+        """Return the checkpoints with a readable manifest by version, the oldest first; their files are not read."""
         found: dict[int, StoredCheckpoint] = {}
         for path in _paths(self._directory):
             with contextlib.suppress(StorageError):
@@ -226,7 +242,7 @@ class Checkpoints:
     def prune(self, keep: int) -> list[StoredCheckpoint]:
         """Delete all but the newest `keep` checkpoints, and those that `load_latest` rejected.
 
-        Returns those kept, the oldest first: what that one covers is not needed for any replay from here on.
+        Returns those kept, the oldest first: no later replay needs the decisions that it covers.
         """
         assert keep >= 1
         good = [path for path in _paths(self._directory) if path not in self._rejected]
@@ -244,7 +260,7 @@ class Checkpoints:
 
 
 def _key(path: Path) -> tuple[int, int]:
-    """Version, and which of its checkpoints this is."""
+    """Return the version, and the number of its checkpoint."""
     match = _NAME.fullmatch(path.name)
     assert match
     return int(match[1]), int(match[2] or 0)
@@ -257,7 +273,7 @@ def _paths(directory: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    doomed = path.rename(path.with_name(f"{_UNFINISHED}{path.name}"))  # never a half-deleted checkpoint
+    doomed = path.rename(path.with_name(f"{_UNFINISHED}{path.name}"))  # never leaves a half-deleted checkpoint
     shutil.rmtree(doomed)
 
 
@@ -274,7 +290,10 @@ def _read_manifest(path: Path) -> CheckpointManifest:
 
 
 def describe(path: Path) -> StoredFile:
-    """What a file is. Raises StorageError."""
+    """Return the size and digest of a file.
+
+    Raises StorageError.
+    """
     with storage_errors(path, "read"), path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return StoredFile(file.tell(), digest)

@@ -1,4 +1,4 @@
-"""A ledger in a second place: its rows read as they stand, and appended elsewhere under the same ids and epochs."""
+"""Copies of a ledger: its rows are read as stored, and appended elsewhere under the same ids and epochs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from barnraise.ledger.segments import SEGMENT_BYTES, PayloadBytes
 from barnraise.ledger.view import connect_read_only
 
 CopiedRow: TypeAlias = tuple[int | float | str | None, ...]
-"""The name of a sort of decision, then the columns of its row: id and epoch first."""
+"""The name of a kind of decision, then the columns of its row: id and epoch first."""
 
 TERM = 1 << 20
-"""Epochs that lie between a controller and the copy that takes over from it: so often may the one start again before
-it would count as later than the other."""
+"""Epochs between a controller and the copy that takes over from it.
+
+The controller can restart this many times before it would count as later than the copy.
+"""
 
 _FORMS: dict[str, RowFormat] = {decision.__name__: form for decision, form in FORMATS.items()}
 _AT_ONCE = 2000
-_UNCHECKED = 20_000  # rows at most, so that who takes over need not check many: a third of a second
+_UNCHECKED = 20_000  # rows, at most, so that a takeover need not check many: a third of a second
 _MALFORMED = (
     CorruptionError,
     *MALFORMED,
@@ -43,7 +45,7 @@ _MALFORMED = (
 
 
 class DecodedRow(NamedTuple):
-    """A row of another ledger, and the decision that it says."""
+    """A row of another ledger, with its decision."""
 
     row: CopiedRow
     id: int
@@ -51,7 +53,10 @@ class DecodedRow(NamedTuple):
 
 
 class RowReader:
-    """Reads the rows of a ledger to which another connection may write. For one thread at a time."""
+    """Reads the rows of a ledger to which another connection may write.
+
+    For one thread at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,8 +64,10 @@ class RowReader:
         self._connection.row_factory = None
 
     def after(self, row_id: int, num_bytes: int) -> tuple[CopiedRow, ...]:
-        """The rows that follow on `row_id`, without a gap, about as many as have so many bytes; one at least, unless
-        there is none."""
+        """Return the rows that follow `row_id`, without a gap, about `num_bytes` bytes of them.
+
+        At least one, unless there is none.
+        """
         found: list[CopiedRow] = []
         size = 0
         with storage_errors(self._path, "read"):
@@ -77,7 +84,7 @@ class RowReader:
         return tuple(found)
 
     def tail(self, row_id: int) -> str | None:
-        """A digest of the row with this id; None when there is none."""
+        """Return a digest of the row with this id; None when there is none."""
         rows = self.after(row_id - 1, 0) if row_id > 0 else ()
         return hashlib.sha256(msgspec.msgpack.encode(rows[0])).hexdigest() if rows else None
 
@@ -99,7 +106,10 @@ def _id_of(row: CopiedRow) -> int:
 
 
 def understood(row: CopiedRow) -> DecodedRow:
-    """What a row of another ledger says. Raises WireError for one that is none."""
+    """Decode a row of another ledger.
+
+    Raises WireError for a malformed one.
+    """
     try:
         name, row_id, epoch, *columns = row
         form = _FORMS[str(name)]
@@ -111,10 +121,10 @@ def understood(row: CopiedRow) -> DecodedRow:
 
 
 class LedgerCopy(Ledger):
-    """The ledger of a run as its standby holds it. It takes rows over, and decides nothing.
+    """A standby's copy of a run's ledger, which takes rows over, and decides nothing.
 
-    Whoever opens the folder as a run has a far higher epoch than the controller that was followed. Opening it raises
-    CorruptionError also when its rows are not in their chain.
+    A controller that opens the folder as a run has a far higher epoch than the controller that was followed. Opening it
+    raises CorruptionError also when its rows are not in their chain.
     """
 
     def __init__(self, path: Path, segments: Path, *, run: str, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -128,20 +138,26 @@ class LedgerCopy(Ledger):
             raise
 
     def check(self) -> None:
-        """Whether the rows since the last check are still in their chain. Raises CorruptionError, StorageError."""
+        """Check that the rows since the last check are in their chain.
+
+        Raises CorruptionError, StorageError.
+        """
         with storage_errors(self.path, "read"):
             self._checked = chain.checked(self._connection, self._checked)
 
     def follow(self, epoch: int) -> None:
-        """Rows of a controller with this epoch come from now on. Raises CorruptionError when the copy is ahead."""
+        """Accept rows of a controller with this epoch from now on.
+
+        Raises CorruptionError when the copy is ahead.
+        """
         with transaction(self._connection, self.path):
             self._set_meta(epoch=max(self.epoch, epoch + TERM - 1))
 
     def append(self, rows: Sequence[DecodedRow], payloads: Mapping[int, PayloadBytes]) -> None:
-        """Make rows durable, with the payloads, by assignment, that are there of the contributions among them. When it
-        fails, some of the first are.
+        """Make rows durable, with the available payloads of their contributions, by assignment.
 
-        Raises WireError when they do not follow on what is here, CorruptionError, StorageError.
+        When it fails, some of the first are. Raises WireError when they do not follow the present rows,
+        CorruptionError, StorageError.
         """
         if [row.id for row in rows] != list(range(self.last_id + 1, self.last_id + 1 + len(rows))):
             raise WireError(f"rows that do not follow on {self.last_id}, where this copy of the ledger ends")
@@ -153,8 +169,11 @@ class LedgerCopy(Ledger):
     def _pieces(
         self, rows: Sequence[DecodedRow], payloads: Mapping[int, PayloadBytes]
     ) -> Iterator[Sequence[DecodedRow]]:
-        """Rows that are committed together. A payload is on disk before its row is: its assignment has to be known by
-        then, or a copy that stopped in between could not be opened again."""
+        """Yield the rows that are committed together.
+
+        A payload is on disk before its row is: its assignment has to be known by then, or an interrupted copy could not
+        be opened again.
+        """
         begin, known = 0, self._newest("assignment", "assignments")
         for end, row in enumerate(rows):
             if (number := _number(row)) in payloads and number > known and end > begin:
@@ -185,7 +204,7 @@ class LedgerCopy(Ledger):
             raise WireError(f"a row of the ledger's table {form.table} completes none that is here")
 
     def forget_until(self, version: int) -> None:
-        """A checkpoint of `version` is here: what it was made of is not needed any more."""
+        """Drop the contributions of versions up to `version`, which a checkpoint covers."""
         query = "SELECT contributions FROM versions WHERE version > ? AND version <= ?"
         with storage_errors(self.path, "read"):
             rows = self._connection.execute(query, (self._forgotten, version)).fetchall()
@@ -194,13 +213,16 @@ class LedgerCopy(Ledger):
             self.segments.forget(msgspec.json.decode(numbers, type=list[int]))
 
     def newest_made(self) -> int:
-        """The newest version whose parameters existed. Version 0 is what a run starts from."""
+        """Return the newest version whose parameters existed, 0 at a run's start.
+
+        Raises StorageError.
+        """
         with storage_errors(self.path, "read"):
             query = "SELECT coalesce(max(version), 0) FROM versions WHERE made_id IS NOT NULL"
             return int(self._connection.execute(query).fetchone()[0])
 
     def lacking(self, after_version: int) -> list[int]:
-        """Accepted contributions in later versions than that, or in none yet, whose payloads are not here."""
+        """Return accepted contributions in later versions than that, or in none yet, without a payload here."""
         with storage_errors(self.path, "read"):
             rows = self._connection.execute(
                 "SELECT assignment FROM contributions WHERE verdict = 'accepted' AND digest != '' "
@@ -213,16 +235,16 @@ class LedgerCopy(Ledger):
 
 
 def brought(found: DecodedRow) -> Judged | None:
-    """The contribution that came with this row, if one did."""
+    """Return the contribution that came with this row, if one did."""
     return found.decision if isinstance(found.decision, Judged) and found.decision.brings else None
 
 
 def _number(found: DecodedRow) -> int:
-    """The assignment whose contribution came with this row; -1 when none did."""
+    """Return the assignment whose contribution came with this row; -1 when none did."""
     judged = brought(found)
     return -1 if judged is None else judged.assignment
 
 
 def is_note(found: DecodedRow, kind: type[Any]) -> bool:
-    """Whether the row is a note of that kind."""
+    """Return whether the row is a note of that kind."""
     return isinstance(found.decision, Noted) and isinstance(found.decision.note, kind)

@@ -1,4 +1,4 @@
-"""What the controller can decide. Each decision is one row of one table of the ledger; together they are the truth.
+"""The controller's decisions: each is one row of one table of the ledger, and together they are its state.
 
 A decision holds all that `apply` needs: no clock, no policy and no random number is consulted when a ledger is
 replayed. `table` names the table; the fields are its columns, and so are those of the groups (`Columns`) among them.
@@ -15,23 +15,23 @@ from barnraise.core.types import AnyResult, Contribution, NodeProfile, Parameter
 from barnraise.ledger.notes import Note
 
 UNKNOWN_CODEC = -1
-"""Of a contribution that was judged before contributions named theirs."""
+"""The codec of a contribution that was judged before contributions named theirs."""
 
 
 class Change(StrEnum):
-    """What can happen to a node's membership; all but the first three mean that it is gone, and how."""
+    """Changes of a node's membership; after all but the first three it is absent, for the named reason."""
 
     ENROLLED = "enrolled"  # it proved a key
     REKEYED = "rekeyed"  # it took new keys, for which its old one vouched
-    JOINED = "joined"  # with a new session, or with another profile
-    LEFT = "left"  # it said so
+    JOINED = "joined"  # with a new session, or another profile
+    LEFT = "left"  # it announced that
     SILENT = "silent"  # its lease ended
     MISSING = "missing"  # it did not come back after the controller's restart
     DISMISSED = "dismissed"  # its updates could not be taken
-    ENDED = "ended"  # a local worker's process, as it was told to
-    BROKE = "broke"  # a local worker's process, by itself
-    KILLED = "killed"  # a local worker's process, by a signal
-    REVOKED = "revoked"  # the host put it out, for good
+    ENDED = "ended"  # a local worker's process ended as requested
+    BROKE = "broke"  # a local worker's process failed
+    KILLED = "killed"  # a signal ended a local worker's process
+    REVOKED = "revoked"  # the host excluded it permanently
 
     @property
     def gone(self) -> bool:
@@ -39,24 +39,26 @@ class Change(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Change:
-        """Another version of barnraise knows more ways to leave."""
+        """Accept an unknown change: another version of barnraise knows more ways to leave."""
         return cls.LEFT
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Base of all decisions. `time` is the controller's clock in seconds when it was taken."""
+    """Base of all decisions; `time` is the controller's clock in seconds when it was taken."""
 
     table: ClassVar[str]
     time: float
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
-    """Base of what groups fields of a decision. In the table they are columns like the others."""
+    """Base of groups of a decision's fields, which are columns of its table like the others."""
 
 
 class NodeChanged(Decision, frozen=True, gc=False):
-    """A node was enrolled with its keys (the transport's, and `signer`, that of its signatures; "": it signs nothing),
-    took new ones, joined with a new session, or is gone."""
+    """A change of a node's membership: enrolled, with new keys, joined with a new session, or gone.
+
+    `signer` is the key of its signatures; "": it signs nothing.
+    """
 
     table: ClassVar[str] = "nodes"
     node: str
@@ -66,27 +68,30 @@ class NodeChanged(Decision, frozen=True, gc=False):
     session: int = 0
     profile: NodeProfile | None = None
     signer: str = ""
-    role: str = ""  # what an enrolled node is there for; "": it works, and nothing else was thought of
-    owner: str = ""  # whose an enrolled node is, as far as is known; "": nobody else's
+    role: str = ""  # role of an enrolled node; "": an ordinary worker
+    owner: str = ""  # owner of an enrolled node, if known; "": its own
 
 
 class Terms(Columns, frozen=True, gc=False):
-    """What a contribution is to be like."""
+    """The requirements of a contribution."""
 
     max_staleness: int
     learning_rate: float
     parameters: ParameterRange
-    rung: int = 0  # how densely it is to be compressed
-    compute: float = 0.0  # seconds that it is expected to take, 0 where nothing is: its own, and of its bytes
+    rung: int = 0  # index of its compression
+    compute: float = 0.0  # expected seconds of computing and of transfers; 0: unknown
     fetch: float = 0.0
     send: float = 0.0
-    compute_spread: float = 0.0  # standard deviations of the logarithms: of its own seconds, and of its bytes'
+    compute_spread: float = 0.0  # standard deviations of the logarithms of these seconds
     link_spread: float = 0.0
-    pace: float | None = None  # of a stateless task: what of a version's movement is one step's
+    pace: float | None = None  # stateless tasks: a step's share of a version's movement
 
 
 class Assigned(Decision, frozen=True, gc=False):
-    """A task went to a node. `rows` start at `cursor` of the endless row stream, or are those of work that was lost."""
+    """An assignment of a task to a node.
+
+    `rows` start at `cursor` of the endless row stream, or are those of lost work.
+    """
 
     table: ClassVar[str] = "assignments"
     assignment: int
@@ -96,27 +101,27 @@ class Assigned(Decision, frozen=True, gc=False):
     tokens: int
     local_steps: int
     rows: tuple[RowRange, ...]
-    cursor: int  # rows handed out for the first time, these included
+    cursor: int  # rows assigned for the first time, these included
     terms: Terms
     redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
 
 
 class Claim(Columns, frozen=True, gc=False):
-    """What the worker says of what it made."""
+    """The worker's claims about its result."""
 
     base: int
     steps: int
     loss: float
     seconds: float
-    num_bytes: int = 0  # of the payload, if there is one, like its digest
+    num_bytes: int = 0  # size of the payload, if there is one, as `digest`
     digest: str = ""
-    codec: int = UNKNOWN_CODEC  # that the payload is written in
-    transcript: Transcript | None = None  # of a stateless task
-    signature: str = ""  # the node's, of what it says
+    codec: int = UNKNOWN_CODEC  # codec of the payload
+    transcript: Transcript | None = None  # for stateless tasks
+    signature: str = ""  # the node's signature of its claims
 
     @classmethod
     def of(cls, result: AnyResult) -> Claim:
-        """What `result` says."""
+        """Return the claims of `result`."""
         made = result.base, result.steps, result.loss, result.seconds
         if not isinstance(result, Contribution):
             return cls(*made)
@@ -125,7 +130,7 @@ class Claim(Columns, frozen=True, gc=False):
 
 
 class Judged(Decision, frozen=True, gc=False):
-    """A contribution was accepted (its payload is in a segment by then), refused, or left over at the end."""
+    """A verdict on a contribution: accepted (its payload is in a segment then), refused, or left over at the end."""
 
     table: ClassVar[str] = "contributions"
     assignment: int
@@ -133,22 +138,22 @@ class Judged(Decision, frozen=True, gc=False):
     verdict: Literal["accepted", "refused", "discarded"]
     reason: str
     claim: Claim
-    version: int  # the newest published when it arrived
+    version: int  # the newest published at its arrival
     staleness: int
     tokens: int
     norm: float
     parameters: ParameterRange
     weight: float  # its share of its node's slot is weight / sum of weights there
-    scale: float = 1.0  # by which its update is multiplied: less than 1 where it was longer than its task can make it
+    scale: float = 1.0  # factor of its update: less than 1 where it was longer than its task allows
 
     @property
     def brings(self) -> bool:
-        """Whether a payload comes with it."""
+        """Return whether a payload comes with it."""
         return self.verdict == "accepted" and self.claim.digest != ""
 
 
 class VersionClosed(Decision, frozen=True, gc=False):
-    """The buffer closed: these contributions, in this order, make `version`."""
+    """The close of a buffer: these contributions, in this order, make `version`."""
 
     table: ClassVar[str] = "versions"
     version: int
@@ -157,7 +162,7 @@ class VersionClosed(Decision, frozen=True, gc=False):
     tokens: int
     reason: str
     rate: float = 1.0  # share of the aggregate that the outer optimizer steps along
-    scales: tuple[float, ...] = ()  # of several ranges of the parameters, in order: what of that each gets
+    scales: tuple[float, ...] = ()  # factors of each of several parameter ranges, in order
 
 
 class VersionMade(Decision, frozen=True, gc=False):
@@ -170,7 +175,7 @@ class VersionMade(Decision, frozen=True, gc=False):
 
 
 class Noted(Decision, frozen=True, gc=False):
-    """Anything else worth keeping: a note of one of the kinds in `ledger.notes`, about a node where there is one."""
+    """A note of one of the kinds in `ledger.notes`, about a node where there is one."""
 
     table: ClassVar[str] = "events"
     note: Note
@@ -178,7 +183,7 @@ class Noted(Decision, frozen=True, gc=False):
 
     @property
     def kind(self) -> str:
-        """The name of the note's kind."""
+        """Return the name of the note's kind."""
         return self.note.kind
 
 

@@ -1,4 +1,4 @@
-"""What every writer of the run directory needs: one wording for a disk that fails."""
+"""Common error messages for a failing disk, for all writers of the run directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from pathlib import Path
 from barnraise.core.errors import CorruptionError, StorageError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NOT_TEXT = "Could not decode to UTF-8"  # Python's sqlite3 says so of a damaged column, with no code of SQLite's
+_NOT_TEXT = (
+    "Could not decode to UTF-8"  # Python's sqlite3 reports a damaged column with this text, without a code of SQLite's
+)
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def storage_error(path: Path, error: OSError | sqlite3.Error, action: str = "write") -> StorageError:
-    """The error for users: which path, why, how much room is left, and what to do."""
+    """Return the error for users: path, cause, free space, and remedy."""
     if isinstance(error, sqlite3.Error):
         reason, full = str(error), _sqlite_code(error) == sqlite3.SQLITE_FULL
     else:
@@ -30,9 +32,9 @@ def storage_error(path: Path, error: OSError | sqlite3.Error, action: str = "wri
 
 @contextmanager
 def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
-    """Turn what the operating system and SQLite say about `path` into `StorageError` and `CorruptionError`.
+    """Turn errors of the operating system and SQLite about `path` into `StorageError` and `CorruptionError`.
 
-    Mistakes of ours (constraint violations, misuse of the API) pass through unchanged.
+    Programming errors (constraint violations, misuse of the API) pass through unchanged.
     """
     try:
         yield
@@ -49,7 +51,7 @@ def storage_errors(path: Path, action: str = "write") -> Iterator[None]:
 
 
 def damaged(path: Path, reason: str) -> CorruptionError:
-    """The error for users: a database whose bytes are not what they were, and what to do."""
+    """Return the error for users: a damaged database, and the remedy."""
     return CorruptionError(
         f"{path} is damaged: {reason}; restore it from a copy (without one, `barnraise finish RUN_DIR` writes the "
         "model of the newest checkpoint, which does not need it)"
@@ -57,7 +59,7 @@ def damaged(path: Path, reason: str) -> CorruptionError:
 
 
 def _sqlite_code(error: sqlite3.Error) -> int:
-    """The primary result code; extended codes carry more in their upper bytes."""
+    """Return the primary result code; extended codes carry more in their upper bytes."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

@@ -1,8 +1,8 @@
-"""Whether the rows of a ledger are what the nodes signed: for somebody who has the ledger and nothing else.
+"""Verification of a ledger's signatures, from the ledger alone.
 
 Each accepted contribution of a node that signs has to be signed by a key of the node's that is on the ledger before it:
-the one that it enrolled with, or one that it took since. What was refused proves nothing and is not looked at, and what
-is simulated, or comes from before nodes signed, has no signatures: it is counted apart.
+the one that it enrolled with, or a later one. Refused contributions prove nothing and are not checked, and simulated
+ones, or those from before nodes signed, have no signatures: they are counted separately.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from barnraise.trust.signatures import RunId, contributed, verified
 
 
 class Signatures:
-    """Is shown the rows of a ledger in their order, from the first on, and counts what is `signed` and what is not.
+    """Checks the rows of a ledger in order, from the first on, and counts signed and unsigned ones.
 
-    `run` is whose ledger it is meant to be; None: what its first row says.
+    `run` is the ledger's expected run; None: the one that its first row names.
     """
 
     def __init__(self, run: RunId | None = None) -> None:
         self.run = run
         self.signed = self.unsigned = 0
-        self._keys: dict[str, list[str]] = {}  # of a node, the newest first
+        self._keys: dict[str, list[str]] = {}  # keys of a node, the newest first
 
     def wrong(self, decision: Decision) -> str:
-        """What is wrong with the signature of this row; empty when it is right, or there is none to look at."""
+        """Return the defect of this row's signature; empty when it is right, or the row needs none."""
         if isinstance(decision, Noted) and isinstance(decision.note, Started) and self.run is None:
             self.run = RunId(decision.note.run, decision.note.key)
         elif isinstance(decision, NodeChanged) and decision.change in (Change.ENROLLED, Change.REKEYED):

@@ -1,4 +1,4 @@
-"""Notes that come again and again, as figures of how a run works, and are no news."""
+"""Recurring notes with figures of how a run works, which are not shown as news."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from barnraise.ledger.note import Note
 
 
 class Matched(Note, frozen=True, gc=False):
-    """How the standing market of nodes and tasks is, and what moved in it since its controller started.
+    """Figures of the standing market of nodes and tasks, and its moves since its controller started.
 
     `moves` are tasks that got a place, another one or none, `rematches` those of them that went from one node to
-    another. `stability` is the share of matched pairs of which neither end could do better with another that wants it,
-    by time alone; `nearly` the same where a gain of a tenth does not count; `priced` the same at the market's prices
-    (-1 in older ledgers); `blocking` the share of acceptable pairs that would rather have each other; `regret` by how
-    much dearer the pairs are than the least possible, as a share.
+    another. `stability` is the share of matched pairs neither end of which is in a blocking pair, by time alone;
+    `nearly` the same where a gain of a tenth does not count; `priced` the same at the market's prices (-1 in older
+    ledgers); `blocking` the share of acceptable pairs that both prefer each other; `regret` the relative excess over
+    the least cost.
     """
 
     figures: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Matched(Note, frozen=True, gc=False):
 
 
 class NoMarket(Note, frozen=True, gc=False):
-    """No market of nodes and tasks stands, for a reason."""
+    """A note that no market of nodes and tasks stands, with its reason."""
 
     figures: ClassVar[bool] = True
 
@@ -42,9 +42,11 @@ class NoMarket(Note, frozen=True, gc=False):
 
 
 class Employed(Note, frozen=True, gc=False):
-    """What became of the nodes' time, and of the offers, by now: `idle` is the share of the time in which nodes that
-    were ready had no task; `conflicts` that of the tasks which their nodes gave back or lost, or whose results were
-    refused."""
+    """Use of the nodes' time, and of offers, by now.
+
+    `idle` is the share of the time in which ready nodes had no task; `conflicts` that of the tasks which their nodes
+    gave back or lost, or whose results were refused.
+    """
 
     figures: ClassVar[bool] = True
 
@@ -55,9 +57,12 @@ class Employed(Note, frozen=True, gc=False):
 
 
 class Sampled(Note, frozen=True, gc=False):
-    """A node as it is, once a minute at most: what the controller has seen of it (tokens a second while it computes, by
-    how much its tasks scatter, bytes a second up, the share of the time since it came first in which it was here; 0
-    where nothing is known), and what it `said` (`core.types.Telemetry`, by its fields)."""
+    """A sample of a node, once a minute at most.
+
+    It has the controller's observations (tokens a second while it computes, the deviation of its tasks, bytes a second
+    up, the share of the time since it came first in which it was present; 0 where nothing is known), and the node's own
+    report `said` (`core.types.Telemetry`, by its fields).
+    """
 
     figures: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""The ledger: the one truth of a run, a SQLite database to which the controller commits its decisions in groups."""
+"""The ledger of a run, a SQLite database to which the controller commits its decisions in groups."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PRAGMA journal_size_limit = 16777216;
 
 
 class Ledger:
-    """The ledger as its one writer, the controller, holds it; the run directory's lock keeps others out.
+    """The ledger for its one writer, the controller; the run directory's lock excludes others.
 
-    Opening it begins a new epoch. `commit` and `close` are for one thread at a time; everything else, `segments`
-    (which forgets payloads as checkpoints make them superfluous) included, may be called from any thread.
+    Opening it begins a new epoch. `commit` and `close` are for one thread at a time; everything else, `segments` (which
+    forgets payloads as checkpoints make them superfluous) included, may be called from any thread.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Ledger:
     def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes] | None = None) -> int:
         """Make decisions durable, all or none, in their order; returns the id of the last.
 
-        `payloads` holds, by assignment, what each accepted contribution among them brought: it is on disk before the
+        `payloads` holds, by assignment, those of the accepted contributions among them: they are on disk before the
         rows are. Raises StorageError when the disk fails (full, over quota): none of the decisions is in the ledger
         then, and the same batch, or another, may be committed once there is room.
         """
@@ -91,11 +91,11 @@ class Ledger:
         return self.last_id
 
     def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
-        """All decisions with a larger id than `after_id`, in order, as they were at the time of the first `next`."""
+        """Yield all decisions with a larger id than `after_id`, in order, as of the time of the first `next`."""
         return replay(self.path, after_id)
 
     def newest(self, kind: type[SomeNote]) -> SomeNote | None:
-        """The last note of a kind."""
+        """Return the last note of a kind."""
         form = FORMATS[Noted]
         query = form.read.replace("WHERE", "WHERE kind = ? AND") + " DESC LIMIT 1"
         with storage_errors(self.path, "read"):
@@ -104,8 +104,10 @@ class Ledger:
         return noted.note if isinstance(noted, Noted) and isinstance(noted.note, kind) else None
 
     def merged(self, after_version: int) -> dict[int, tuple[int, ...]]:
-        """Version -> the assignments whose contributions it was, or is to be, made of, for later versions than that;
-        without those that were voided."""
+        """Return version -> the assignments of its contributions, for versions later than `after_version`.
+
+        Versions may still be unmade; voided contributions are left out.
+        """
         with storage_errors(self.path, "read"):
             rows = self._connection.execute(
                 "SELECT version, contributions FROM versions WHERE version > ? ORDER BY version", (after_version,)
@@ -118,15 +120,21 @@ class Ledger:
         }
 
     def compute_hash(self) -> str:
-        """The hash of all decisions; equal to a `LedgerHash` that was updated with each of them."""
+        """Return the hash of all decisions; equal to a `LedgerHash` that was updated with each of them."""
         return LedgerHash(decision for _, decision in self.replay()).hexdigest()
 
     def read(self, assignment: int) -> bytes:
-        """The payload of an accepted contribution. Raises CorruptionError when it is damaged or not kept."""
+        """Return the payload of an accepted contribution.
+
+        Raises CorruptionError when it is damaged or not kept.
+        """
         return self.segments.read(assignment)
 
     def close(self) -> None:
-        """Close files and connection. Nothing is lost without it: a killed controller closes nothing."""
+        """Close files and connection.
+
+        Nothing is lost without it: a killed controller closes nothing.
+        """
         self.segments.close()
         self._connection.close()
 
@@ -139,8 +147,10 @@ class Ledger:
         self.close()
 
     def _require_sound(self) -> None:
-        """CorruptionError when a page of the database is damaged, also one that a resume would not read: else the run
-        would go on, and could be neither reported on nor finished. About a second for each GB."""
+        """Raise CorruptionError when a page of the database is damaged, also one that a resume would not read.
+
+        Otherwise the run would continue, and could be neither reported on nor finished. About a second for each GB.
+        """
         with storage_errors(self.path, "read"):
             (told,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if told != "ok":
@@ -189,7 +199,7 @@ class Ledger:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """All of the body or nothing; a disk that fails is a StorageError."""
+    """Run the body as a transaction; a failing disk is a StorageError."""
     with storage_errors(path):
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -1,8 +1,8 @@
-"""One process at a time may write to a run: a record lock that dies with its holder, however it ends.
+"""The lock of a run: one process at a time may write, and the lock ends with its holder.
 
-It is an open file description lock: unlike a plain POSIX lock it is not let go when the process closes another copy of
-the file, and unlike an flock it takes a file that was opened for writing, which a stranger's descriptor is not. The
-file can be opened by its owner alone, so that nobody else can hold even a reader's lock against a resume.
+It is an open file description lock: unlike a plain POSIX lock it survives when the process closes another copy of the
+file, and unlike an flock it takes a file that was opened for writing, which another user's descriptor is not. The file
+can be opened by its owner alone, so that no other user can hold even a reader's lock against a resume.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid: Linux's, 
 
 
 class RunLock:
-    """The exclusive lock on a run, held from construction until `release`. The file holds the holder's pid.
+    """The exclusive lock on a run, held from construction until `release`.
 
-    A forked child does not hold it, and a child started by exec does not inherit it. In a `with` statement all files
-    that the process makes meanwhile are `private`, since they are those of the run.
+    The file holds the holder's pid. A forked child does not hold it, and a child started by exec does not inherit it.
+    In a `with` statement all files that the process makes meanwhile are `private`, since they are those of the run.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises RunDirectoryError, naming the holder's pid, when another process (or this one) holds the lock."""
+        """Raise RunDirectoryError, naming the holder's pid, when another process (or this one) holds the lock."""
         with storage_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.fchmod(descriptor, 0o600)  # whoever may read the file could hold the lock, and so keep the owner out
+                os.fchmod(descriptor, 0o600)  # a process that may read the file could lock it against its owner
                 _lock(descriptor, path)
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -45,7 +45,10 @@ class RunLock:
         self._private = ExitStack()
 
     def release(self) -> None:
-        """Let go; releasing twice does nothing. Closing is enough: only the last open copy holds the lock."""
+        """Release the lock; releasing twice does nothing.
+
+        Closing is enough: only the last open copy holds the lock.
+        """
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -62,14 +65,16 @@ class RunLock:
 
 
 def holder(path: Path) -> int | None:
-    """The pid of the process that holds the lock, None when nobody does, or when this user may not know. Takes no lock
-    itself."""
+    """Return the pid of the lock's holder, None when there is none, or this user may not know.
+
+    Takes no lock itself.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
         return None
     try:
-        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)  # only a writer's lock is in its way
+        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)  # only a writer's lock conflicts
         kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
         return None if kind == fcntl.F_UNLCK else _pid(descriptor)
     finally:

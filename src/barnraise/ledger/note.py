@@ -13,8 +13,10 @@ def _kind(name: str) -> str:
 
 
 class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
-    """Base of all notes. `kind` names one in the ledger: `BufferSize` is buffer_size. `figures`: it comes again and
-    again, and is no news."""
+    """Base of all notes; `kind` names one in the ledger: `BufferSize` is buffer_size.
+
+    `figures`: it recurs, and is not shown as news.
+    """
 
     figures: ClassVar[bool] = False
 
@@ -27,5 +29,5 @@ SomeNote = TypeVar("SomeNote", bound=Note)
 
 
 def kind_of(note: type[Note]) -> str:
-    """How the ledger calls notes of this type."""
+    """Return the ledger's name of notes of this type."""
     return str(note.__struct_config__.tag)

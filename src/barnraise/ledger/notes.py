@@ -1,8 +1,8 @@
-"""What the controller notes besides its decisions about nodes, work and versions: one struct for each kind of note.
+"""The controller's notes besides its decisions about nodes, work and versions: one struct for each kind.
 
 A note is one row of the table `events`: its kind, and its fields as JSON. Those that change the controller's state are
 listed in `controller.state.fold`; all others are for the reader of the ledger. A kind that this version of barnraise
-does not know is kept as `Unknown`: what another version noted stops no replay.
+does not know is kept as `Unknown`: notes of another version stop no replay.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from barnraise.ledger.trust_notes import Unaudited as Unaudited
 
 
 class Started(Note, frozen=True, gc=False):
-    """A new run begins, with a version 0 of this digest, under the controller's public `key`; "" in older ledgers, and
-    in a simulation."""
+    """A new run begins, with the digest of version 0, under the controller's public `key`.
+
+    "" in older ledgers, and in a simulation.
+    """
 
     digest: str
     run: str
@@ -37,15 +39,17 @@ class Started(Note, frozen=True, gc=False):
 
 
 class Resumed(Note, frozen=True, gc=False):
-    """A controller went on, at this version."""
+    """A controller resumed the run at this version."""
 
     version: int
     epoch: int
 
 
 class StandbyFollows(Note, frozen=True, gc=False):
-    """A standby follows the run; workers find it at `uri` should it take over. `key` may come back after its invite has
-    expired; "" in older ledgers."""
+    """A standby follows the run; workers find it at `uri` after a takeover.
+
+    `key` may return after its invite has expired; "" in older ledgers.
+    """
 
     name: str
     uri: str
@@ -53,15 +57,17 @@ class StandbyFollows(Note, frozen=True, gc=False):
 
 
 class StandbyLost(Note, frozen=True, gc=False):
-    """The standby is heard no more."""
+    """The connection to the standby is lost."""
 
     name: str
     reason: str
 
 
 class DurabilityLowered(Note, frozen=True, gc=False):
-    """Contributions are acknowledged once they are on the controller's disk: no standby has followed for so many
-    seconds, though controller.durability is standby."""
+    """Contributions are acknowledged once they are on the controller's disk, as no standby follows.
+
+    controller.durability is standby, but none has followed for these seconds.
+    """
 
     seconds: float
 
@@ -73,32 +79,35 @@ class DurabilityRestored(Note, frozen=True, gc=False):
 
 
 class RunFile(Note, frozen=True, gc=False):
-    """What counts of the run file from here on, and how it differs from what did before."""
+    """The run file's values from here on, and the differences to those before."""
 
     changed: str
     content: dict[str, Any]
 
 
 class RestsOn(Note, frozen=True, gc=False):
-    """The run rests on files with these digests (SHA-256, by their names) from here on. The manifest names the data."""
+    """The run depends on files with these digests (SHA-256, by their names) from here on.
+
+    The manifest names the data.
+    """
 
     files: dict[str, str]
 
 
 class Paused(Note, frozen=True, gc=False):
-    """Fewer nodes live than the aggregation rule needs: nobody gets work."""
+    """Work pauses: fewer nodes live than the aggregation rule needs."""
 
     reason: str
 
 
 class Continued(Note, frozen=True, gc=False):
-    """Enough nodes live again."""
+    """Work continues: enough nodes live again."""
 
     reason: str = ""
 
 
 class BufferSize(Note, frozen=True, gc=False):
-    """So many nodes' contributions make a version from here on."""
+    """The number of nodes whose contributions make a version from here on."""
 
     nodes: int
     live: int
@@ -106,14 +115,17 @@ class BufferSize(Note, frozen=True, gc=False):
 
 
 class Advice(Note, frozen=True, gc=False):
-    """The host could do something about what is going on."""
+    """Advice to the host about the run's condition."""
 
     reason: str
 
 
 class Tuned(Note, frozen=True, gc=False):
-    """A node's tasks are fitted to its link: how densely it sends, its least local steps, which partition of the
-    parameters it takes turns in, and the bytes of a payload; then what that follows from (seconds, bytes a second)."""
+    """A node's tasks are adapted to its link.
+
+    Compression, least local steps, partition of the parameters, and the bytes of a payload; then the measurements
+    behind that (seconds, bytes a second).
+    """
 
     rung: int
     local_steps: int
@@ -126,28 +138,31 @@ class Tuned(Note, frozen=True, gc=False):
 
 
 NOT_HELD = "the worker does not hold it"
-"""Why an assignment is released whose node has lost or given up its work."""
+"""Reason of the release of an assignment whose node has lost or dropped its work."""
 
 DECLINED = "declined: "
-"""How the reason begins for which an assignment is released that its node gives back."""
+"""Prefix of the reason of the release of an assignment that its node declines."""
 
 
 class Released(Note, frozen=True, gc=False):
-    """An assignment is its node's no more: somebody else may do it."""
+    """An assignment is released from its node: another node may do it."""
 
     assignment: int
     reason: str
 
 
 NOT_SIGNED = "is not signed by the key that its node enrolled with"
-"""Why a contribution is refused that its node can deny, and nobody who keeps to the protocol sends."""
+"""Reason of the refusal of a contribution that its node can deny, and that no correct node sends."""
 
 COPY_CAME_FIRST = "a copy of it came first"
-"""Why an assignment is released, or its result discarded, that was done twice. Nobody is judged by it."""
+"""Reason of the release, or discard, of an assignment that was done twice, without blame for its node."""
 
 
 class Copied(Note, frozen=True, gc=False):
-    """The result of an assignment is so many seconds late: node `by` gets the same to do, and the first result wins."""
+    """A late assignment is copied: node `by` gets the same task, and the first result wins.
+
+    The result is `seconds` late.
+    """
 
     assignment: int
     by: str
@@ -155,20 +170,23 @@ class Copied(Note, frozen=True, gc=False):
 
 
 class Reopened(Note, frozen=True, gc=False):
-    """Its node came back before anybody took the assignment: it is its own again."""
+    """An assignment is its node's again, which returned before another node took it."""
 
     assignment: int
 
 
 class HeldOff(Note, frozen=True, gc=False):
-    """A node that is lost and comes back again and again gets no tasks for so long."""
+    """A node that is repeatedly lost and returns gets no tasks for these seconds."""
 
     seconds: float
     reason: str
 
 
 class Voided(Note, frozen=True, gc=False):
-    """A contribution that was accepted cannot be used. `judged`: by its node's fault, not by that of our disk."""
+    """An accepted contribution cannot be used.
+
+    `judged`: by its node's fault, not by that of the controller's disk.
+    """
 
     assignment: int
     version: int
@@ -177,7 +195,7 @@ class Voided(Note, frozen=True, gc=False):
 
 
 class Excluded(Note, frozen=True, gc=False):
-    """A version is made without these nodes' updates: the loss after it is lower by `gain` nats a token so."""
+    """A version is made without these nodes' updates, which lowers its loss by `gain` nats a token."""
 
     figures: ClassVar[bool] = True
 
@@ -195,21 +213,24 @@ class VersionRefused(Note, frozen=True, gc=False):
 
 
 class Flushing(Note, frozen=True, gc=False):
-    """The token budget is met: of so many live nodes the residuals are wanted, and nothing else."""
+    """The token budget is met: the controller asks this number of live nodes for their residuals only."""
 
     nodes: int
 
 
 class LeftOver(Note, frozen=True, gc=False):
-    """So many accepted contributions are too few for a last version."""
+    """This number of accepted contributions is too small for a last version."""
 
     contributions: int
     reason: str
 
 
 class Evaluated(Note, frozen=True, gc=False):
-    """The held-out loss (nats a token; None: not finite) of a version, and the tokens in it. Nodes of at least so many
-    `owners` measured each of its rows; 0: the controller measured it, or the ledger is an older one."""
+    """The held-out loss (nats a token; None: not finite) of a version, and the tokens in it.
+
+    Nodes of at least `owners` owners measured each of its rows; 0: the controller measured it, or the ledger is an
+    older one.
+    """
 
     version: int
     loss: float | None
@@ -218,8 +239,10 @@ class Evaluated(Note, frozen=True, gc=False):
 
 
 class Disputed(Note, frozen=True, gc=False):
-    """These nodes measured different losses of a version on the same held-out rows [start, stop), or tell different
-    numbers of predictions (`weights`): the controller measures. Which of them is wrong is not known."""
+    """Nodes disagree about a version's loss on the same held-out rows [start, stop), so the controller measures.
+
+    Or about the number of predictions (`weights`). Which of them is wrong is not known.
+    """
 
     version: int
     start: int
@@ -230,51 +253,53 @@ class Disputed(Note, frozen=True, gc=False):
 
 
 class Checkpointed(Note, frozen=True, gc=False):
-    """A version is durable, with the outer optimizer's state; `digest` is that of the checkpoint's manifest, "" in
-    older ledgers."""
+    """A version is durable, with the outer optimizer's state.
+
+    `digest` is that of the checkpoint's manifest, "" in older ledgers.
+    """
 
     version: int
     digest: str = ""
 
 
 class CheckpointFailed(Note, frozen=True, gc=False):
-    """It is not."""
+    """A version's checkpoint could not be written."""
 
     version: int
     reason: str
 
 
 class Stopping(Note, frozen=True, gc=False):
-    """The run shall end with what was accepted so far."""
+    """The run was asked to end with the contributions accepted so far."""
 
     reason: str
 
 
 class Interrupted(Note, frozen=True, gc=False):
-    """The controller's process shall end; the run stays open."""
+    """The controller's process was asked to end; the run stays open."""
 
     reason: str
 
 
 BUDGET_MET = "the token budget is met"
-"""Why a run finishes, unless it is told to before."""
+"""Reason why a run finishes by itself."""
 
 
 class Finished(Note, frozen=True, gc=False):
-    """The run is over."""
+    """The run is over, for this reason."""
 
     reason: str
 
 
 class FrameDropped(Note, frozen=True, gc=False):
-    """So many frames of a node were malformed."""
+    """The number of malformed frames of a node."""
 
     reason: str
     count: int = 1
 
 
 class Traffic(Note, frozen=True, gc=False):
-    """Bytes of payloads and headers that came up and went down by now, over all nodes."""
+    """Bytes of payloads and headers that all nodes have sent and received by now."""
 
     figures: ClassVar[bool] = True
 
@@ -294,18 +319,20 @@ class Unknown(Note, frozen=True, gc=False):
 
 
 FIGURES = tuple(kind_of(note) for note in Note.__subclasses__() if note.figures)
-"""The kinds of notes that are no news."""
+"""The kinds of notes that are not shown as news."""
 
 _NOTES = {kind_of(note): note for note in Note.__subclasses__() if note is not Unknown}
 
 
 def detail_of(note: Note) -> dict[str, Any]:
-    """A note's fields, as its row holds them."""
+    """Return a note's fields, as its row holds them."""
     return note.detail if isinstance(note, Unknown) else msgspec.structs.asdict(note)
 
 
 def note_of(kind: str, detail: dict[str, Any]) -> Note:
-    """The note that a row holds. Raises msgspec.ValidationError where its fields are not those of its kind.
+    """Return the note that a row holds.
+
+    Raises msgspec.ValidationError where its fields are not those of its kind.
 
     >>> note_of("paused", {"reason": "alone"})
     Paused(reason='alone')

@@ -1,7 +1,7 @@
-"""The records of a segment file: how one is written, and how they are found again, past damage too.
+"""The records of a segment file: writing, and finding them again, past damage too.
 
 A record is a header of 28 bytes (magic, assignment, payload length, payload CRC, header CRC) and the payload. The magic
-tells the first record of a commit from those that follow in it.
+distinguishes the first record of a commit from the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 FIRST, FURTHER = b"BRS2", b"BRS1"
-"""The magic of a commit's first record, and of the others; directories of before know the second alone."""
+"""The magic of a commit's first record, and of the others; older directories have the second alone."""
 
 _HEADER = struct.Struct("<4sQQI")
 _HEADER_CRC = struct.Struct("<I")
@@ -23,11 +23,11 @@ HEADER_BYTES = _HEADER.size + _HEADER_CRC.size
 
 _COMMON = b"BRS"
 _WINDOW = 1 << 20
-_MAX_BUFFERS = 1024  # IOV_MAX of Linux
+_MAX_BUFFERS = 1024  # Linux's IOV_MAX
 
 
 class Place(NamedTuple):
-    """Where a payload lies."""
+    """The place of a payload in a segment."""
 
     number: int
     offset: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record by its header. `first`: it begins a commit."""
+    """A record by its header; `first`: it begins a commit."""
 
     assignment: int
     place: Place
@@ -44,23 +44,23 @@ class Record(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What lies at `offset` is no record."""
+    """A place, `offset`, where there is no valid record."""
 
     offset: int
     reason: str
 
 
 def pack_header(assignment: int, place: Place, first: bool) -> bytes:
-    """The 28 bytes before the payload that is to lie at `place`."""
+    """Return the 28 bytes before the payload that is to lie at `place`."""
     header = _HEADER.pack(FIRST if first else FURTHER, assignment, place.num_bytes, place.crc)
     return header + _HEADER_CRC.pack(zlib.crc32(header))
 
 
 def scan(descriptor: int, number: int, start: int, end: int) -> Iterator[Record | Damage]:
-    """All records from `start` to `end` of a file, by their headers.
+    """Yield all records from `start` to `end` of a file, by their headers.
 
-    After damage it goes on with the next header that is intact. A payload may imitate one, so what is found there must
-    not take the place of what was found before.
+    After damage it continues at the next intact header. A payload may imitate one, so a record from there must not
+    replace an earlier one.
     """
     offset = start
     while offset < end:
@@ -73,7 +73,7 @@ def scan(descriptor: int, number: int, start: int, end: int) -> Iterator[Record 
 
 
 def intact(descriptor: int, place: Place) -> bool:
-    """Whether the payload at `place` matches its checksum."""
+    """Return whether the payload at `place` matches its checksum."""
     payload = read_exactly(descriptor, place.num_bytes, place.offset)
     return len(payload) == place.num_bytes and zlib.crc32(payload) == place.crc
 
@@ -90,7 +90,7 @@ def write_all(descriptor: int, buffers: deque[memoryview], offset: int) -> None:
 
 
 def read_exactly(descriptor: int, num_bytes: int, offset: int) -> bytes:
-    """`num_bytes` from `offset`, fewer at the end of the file; one read call returns 2 GiB at most."""
+    """Read `num_bytes` from `offset`, fewer at the end of the file; one read call returns 2 GiB at most."""
     payload = os.pread(descriptor, num_bytes, offset)
     if len(payload) == num_bytes:
         return payload
@@ -114,7 +114,7 @@ def _record(descriptor: int, number: int, offset: int, end: int) -> Record | Dam
 
 
 def _next_record(descriptor: int, number: int, offset: int, end: int) -> int:
-    """Where the next record begins whose header is intact; `end` when there is none."""
+    """Return where the next record with an intact header begins; `end` when there is none."""
     while offset < end:
         window = os.pread(descriptor, min(_WINDOW, end - offset), offset)
         place = window.find(_COMMON)

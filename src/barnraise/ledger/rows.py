@@ -1,8 +1,8 @@
-"""How decisions become rows of SQLite and back, and their running hash.
+"""Conversion of decisions to rows of SQLite and back, and their running hash.
 
-The mapping follows from the structs: a field is the column of the same name, text and numbers as they are, everything
-else as JSON, and a float that is not a number as NULL. The fields of a group (`decisions.Columns`) are columns each.
-One decision is special: `VersionMade` fills in the `made_` half of the row that its `VersionClosed` began.
+The mapping follows from the structs: a field is the column of the same name, text and numbers unchanged, everything
+else as JSON, and NaN as NULL. The fields of a group (`decisions.Columns`) are columns each. One decision is special:
+`VersionMade` fills in the `made_` half of the row that its `VersionClosed` began.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLAIN = (str, int, float, bool)
 
 
 class RowFormat:
-    """How one sort of decision lies in its table: the statements that write and read it, and the conversions."""
+    """The form of one kind of decision in its table: SQL statements and conversions."""
 
     def __init__(self, decision: type[Decision], *, completes: str | None = None) -> None:
         self.decision, self.table = decision, decision.table
@@ -76,11 +76,11 @@ class RowFormat:
         return f"UPDATE {self.table} SET {values} WHERE {key} = ? AND {self.id_column} IS NULL"
 
     def to_row(self, row_id: int, epoch: int, decision: Decision) -> Row:
-        """The parameters of `write`."""
+        """Return the parameters of `write`."""
         return self.written(self.to_columns(row_id, epoch, decision))
 
     def to_columns(self, row_id: int, epoch: int, decision: Decision) -> Sequence[Any]:
-        """The values of `columns`."""
+        """Return the values of `columns`."""
         values: list[Any] = [row_id, epoch, *msgspec.structs.astuple(decision)]
         for place, _ in reversed(self._groups):
             values[place + 2 : place + 3] = msgspec.structs.astuple(values[place + 2])
@@ -89,14 +89,17 @@ class RowFormat:
         return values
 
     def written(self, columns: Sequence[Any]) -> Row:
-        """The parameters of `write` for a row with these `columns`, as they stand in the table."""
+        """Return the parameters of `write` for a row with these `columns`, as stored in the table."""
         values = list(columns)
         if self._key is not None:
             values.append(values.pop(self._key))
         return tuple(values)
 
     def from_row(self, row: Row) -> AnyDecision:
-        """The decision in a row of `read`. Raises CorruptionError for values that are none of its fields'."""
+        """Return the decision in a row of `read`.
+
+        Raises CorruptionError for values that do not fit its fields.
+        """
         values = list(row[1:])
         try:
             for position, decode in self._decode:
@@ -110,7 +113,7 @@ class RowFormat:
 
 
 class NoteFormat(RowFormat):
-    """A note's row has its kind, and its fields as JSON."""
+    """The form of a note's row, which has its kind, and its fields as JSON."""
 
     def __init__(self) -> None:
         super().__init__(_NoteRow)
@@ -143,7 +146,7 @@ _DETAIL = msgspec.json.Decoder(dict[str, Any])
 
 
 def fields_of(decision: type[Decision]) -> list[msgspec.structs.FieldInfo]:
-    """What its columns hold, those of its groups in their place."""
+    """Return the fields of its columns, with those of its groups in their place."""
     groups = dict(_groups(decision))
     found: list[msgspec.structs.FieldInfo] = []
     for place, field in enumerate(msgspec.structs.fields(decision)):
@@ -152,7 +155,7 @@ def fields_of(decision: type[Decision]) -> list[msgspec.structs.FieldInfo]:
 
 
 def flat(decision: Decision) -> dict[str, Any]:
-    """The fields of a decision as its columns are called, for JSON."""
+    """Return the fields of a decision by the names of its columns, for JSON."""
     told: dict[str, Any] = msgspec.to_builtins(decision)
     for place, _ in _groups(type(decision)):
         told |= told.pop(decision.__struct_fields__[place])
@@ -160,13 +163,13 @@ def flat(decision: Decision) -> dict[str, Any]:
 
 
 def _groups(decision: type[Decision]) -> list[tuple[int, type[Columns]]]:
-    """The places of its fields that are groups."""
+    """Return the places of its fields that are groups."""
     fields = enumerate(msgspec.structs.fields(decision))
     return [(n, one.type) for n, one in fields if isinstance(one.type, type) and issubclass(one.type, Columns)]
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether SQLite has values of it; that it may be None besides changes nothing."""
+    """Return whether SQLite stores its values directly, None apart."""
     if isinstance(hint, UnionType):
         return all(_is_plain(part) for part in typing.get_args(hint) if part is not type(None))
     return hint in _PLAIN or typing.get_origin(hint) is typing.Literal
@@ -186,7 +189,10 @@ def _json_from_column(hint: Any) -> Callable[[str | None], Any]:
 
 
 def _claims(text: str) -> NodeProfile:
-    """A worker's claims. Those that its type does not allow (any more) count as not made: they stop no replay."""
+    """Return a worker's claims.
+
+    Those that its type does not allow (any more) are dropped: they stop no replay.
+    """
     claimed = msgspec.json.decode(text, type=dict[str, Any])
     kept: dict[str, Any] = {}
     for field in msgspec.structs.fields(NodeProfile):
@@ -200,7 +206,7 @@ FORMATS: dict[type[Decision], RowFormat] = {
     Assigned: RowFormat(Assigned),
     Judged: RowFormat(Judged),
     VersionClosed: RowFormat(VersionClosed),
-    VersionMade: RowFormat(VersionMade, completes="version"),  # after VersionClosed: a batch may hold both
+    VersionMade: RowFormat(VersionMade, completes="version"),  # after VersionClosed, since a batch may hold both
     Noted: NoteFormat(),
 }
 
@@ -209,8 +215,8 @@ class LedgerHash:
     """The hash of a sequence of decisions, independent of where it is kept: BLAKE2b over their MessagePack.
 
     Equal sequences have equal hashes: a simulation compares its runs by this, without a database. Times count (the
-    simulator's are virtual), ids and epochs do not. SQLite keeps neither the sign of zero nor that of NaN, so a
-    sequence with -0.0 hashes otherwise once it was stored.
+    simulator's are virtual), ids and epochs do not. SQLite keeps neither the sign of zero nor that of NaN, so the hash
+    of a sequence with -0.0 changes when it is stored.
 
     >>> from barnraise.ledger.notes import Continued, Paused
     >>> def hash_of(*notes):
@@ -227,9 +233,12 @@ class LedgerHash:
             self.update(decision)
 
     def update(self, decision: Decision) -> None:
-        """Add one decision. Field names are in its encoding, so that no two sorts of decision look alike."""
+        """Add one decision to the hash.
+
+        Field names are in its encoding, so that no two kinds of decisions look alike.
+        """
         self._hash.update(self._encode(decision))
 
     def hexdigest(self) -> str:
-        """64 hexadecimal digits; more decisions may follow."""
+        """Return 64 hexadecimal digits; more decisions may follow."""
         return self._hash.hexdigest()

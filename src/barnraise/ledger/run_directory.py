@@ -1,4 +1,4 @@
-"""The run directory: everything of one run in one folder, and who may write to it.
+"""The run directory: all files of one run, and the lock of its writer.
 
 runs/sat-neo-20260131-174500/
     run.yaml         the resolved run file
@@ -35,7 +35,10 @@ _FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
 
 
 class RunDirectory:
-    """Names in one run's folder. Made by `create` or `open`; the folder itself need not be the current one's."""
+    """The paths in one run's folder, made by `create` or `open`.
+
+    The folder itself need not be the current one's.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,7 +83,10 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """The run in an existing folder. Raises RunDirectoryError when there is none, saying where one may be."""
+        """Open the run in an existing folder.
+
+        Raises RunDirectoryError when there is none, with where one may be.
+        """
         run = cls(path.absolute())
         if not path.exists():
             raise RunDirectoryError(f"there is no run directory {path}: check the path; runs are made in `run.dir`")
@@ -94,25 +100,36 @@ class RunDirectory:
         return run
 
     def lock(self) -> RunLock:
-        """Become the run's one writer. Raises RunDirectoryError, naming the holder, when another process is."""
+        """Take the run's lock, as its one writer.
+
+        Raises RunDirectoryError, naming the holder, when another process is.
+        """
         return RunLock(self.lock_file)
 
     def holder(self) -> int | None:
-        """The pid of the controller that runs now, None when none does."""
+        """Return the pid of the running controller, None when there is none."""
         return holder(self.lock_file)
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write one of the run's files, whole and durably. Raises StorageError."""
+        """Write one of the run's files, atomically and durably.
+
+        Raises StorageError.
+        """
         with storage_errors(path):
             write_file(path, content)
 
     def write_key(self, name: str, secret: bytes) -> Path:
-        """Write a secret, durably, that only the owner may read (0600). Raises StorageError."""
+        """Write a secret, durably, that only the owner may read (0600).
+
+        Raises StorageError.
+        """
         return self.write_private(self.keys / name, secret)
 
     def write_private(self, path: Path, content: bytes) -> Path:
-        """Write a file of the run, durably, whole or not at all, that only the owner may read (0600). Raises
-        StorageError."""
+        """Write a file of the run, durably and atomically, that only the owner may read (0600).
+
+        Raises StorageError.
+        """
         with storage_errors(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             write_file(path, content, mode=0o600)

@@ -1,7 +1,7 @@
-"""The tables of a ledger, and what is done where one is from before a column was thought of.
+"""The tables of a ledger, and their completion where a ledger is from before a column existed.
 
-`schema.sql` is all there is: a column that a table lacks has the default that is written there. A reader takes it from
-there, and a controller that goes on with the run adds the column. So a column that is added needs no migration.
+`schema.sql` is the only definition: a column that a table lacks has its default there. A reader takes it from there,
+and a controller that resumes the run adds the column. So a new column needs no migration.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
 VERSION = 3
-"""What a ledger and its segments are written in: another one as soon as an older barnraise could not read all of what
-this one writes. 3: the first record of a commit has a magic of its own, so that an older one takes it for damage."""
+"""Format of a ledger and its segments, raised when an older barnraise could not read all of it.
+
+3: the first record of a commit has a magic of its own, which an older one takes for damage.
+"""
 
 READABLE = (2, VERSION)
-"""Versions that this barnraise reads, and goes on with in its own."""
+"""Formats that this barnraise reads, and continues in its own."""
 
 
 class Column(NamedTuple):
@@ -44,7 +46,7 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def complete(connection: sqlite3.Connection) -> None:
-    """Add the tables that lack, and the columns that the tables lack, each row with its default."""
+    """Add missing tables, and missing columns, each row with its default."""
     for statement in _absent(connection):
         connection.execute(statement)
     for table, columns in _lacking(connection):
@@ -56,7 +58,7 @@ def complete(connection: sqlite3.Connection) -> None:
 
 
 def imagine(connection: sqlite3.Connection) -> None:
-    """Have this connection, which changes nothing, read as if there were those tables, empty, and those columns."""
+    """Let this connection, which changes nothing, read as if missing tables (empty) and columns existed."""
     for statement in _absent(connection):
         connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
     for table, columns in _lacking(connection):
@@ -65,26 +67,26 @@ def imagine(connection: sqlite3.Connection) -> None:
 
 
 def columns_of(table: str) -> list[Column]:
-    """The columns of a table, in their order."""
+    """Return the columns of a table, in their order."""
     return _tables()[table]
 
 
 @cache
 def defaults_of(table: str) -> Mapping[str, Any]:
-    """The values of those of its columns that have a default."""
+    """Return the values of those of its columns that have a default."""
     with closing(sqlite3.connect(":memory:")) as connection:
         given = {column.name: column.default for column in columns_of(table) if column.default is not None}
         return {name: connection.execute(f"SELECT {default}").fetchone()[0] for name, default in given.items()}
 
 
 def _absent(connection: sqlite3.Connection) -> list[str]:
-    """How the tables are made that a ledger lacks."""
+    """Return the statements that make the missing tables of a ledger."""
     there = {name for (name,) in map(tuple, connection.execute("SELECT name FROM main.sqlite_master"))}
     return [statement for table, statement in _statements().items() if table not in there] if "meta" in there else []
 
 
 def _lacking(connection: sqlite3.Connection) -> Lacking:
-    """The tables of `connection` with the columns that they lack."""
+    """Return the tables of `connection` with the columns that they lack."""
     for table, columns in _tables().items():
         there = {column.name for column in _columns(connection, table)}
         missing = [column for column in columns if column.name not in there and column.default is not None]

@@ -1,8 +1,8 @@
-"""The seal of a run that is over: the digest of each of its files, the ledger's among them, in seal.json.
+"""The seal of a finished run: the digest of each of its files, the ledger's among them, in seal.json.
 
-The chain over the ledger's rows says nothing of the bytes between them, and report, pictures and logs are on no ledger:
-so each file's bytes are sealed once nobody writes them any more. The seal's own digest, which stands in it, is of its
-other fields; the ledger's head is one of them. Whoever has noted it can tell later whether any byte has changed.
+The chain over the ledger's rows does not cover the bytes between them, and report, pictures and logs are on no ledger:
+so each file's bytes are sealed once they are no longer written. The seal's own digest, which stands in it, is of its
+other fields; the ledger's head is one of them. A reader who has noted it can detect any later change.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ OPEN = {
     "seal.json": "is the seal",
     "ledger.sqlite-shm": "is a cache that readers of the ledger share",
 }
-"""Files that no seal is of, and what they are."""
+"""Files that the seal does not cover, and what they are."""
 
 
 class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The files of run `run`, by their paths in its folder, and the ledger's chain: `head` after so many `rows`."""
+    """The files of run `run`, by their paths in its folder, and the ledger's chain: `head` after `rows` rows."""
 
     run: str
     rows: Count
@@ -43,16 +43,19 @@ class Seal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
     def encode(self) -> bytes:
-        """The file."""
+        """Return the content of seal.json."""
         return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
 
     def bare_digest(self) -> str:
-        """What `digest` must be."""
+        """Return the expected `digest`."""
         return hashlib.sha256(msgspec.structs.replace(self, digest="").encode()).hexdigest()
 
 
 def put(run: RunDirectory) -> Seal:
-    """Seal a run that has ended, whose lock is held. Raises StorageError."""
+    """Seal a run that has ended, whose lock is held.
+
+    Raises StorageError.
+    """
     with storage_errors(run.ledger), closing(sqlite3.connect(run.ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         head = chain.newest(connection)
@@ -64,7 +67,10 @@ def put(run: RunDirectory) -> Seal:
 
 
 def read(run: RunDirectory) -> Seal | None:
-    """The run's seal; None when it has none. Raises CorruptionError for one that was changed."""
+    """Read the run's seal; None when it has none.
+
+    Raises CorruptionError for one that was changed.
+    """
     if not run.seal.is_file():
         return None
     with storage_errors(run.seal, "read"), run.seal.open("rb") as file:
@@ -80,7 +86,7 @@ def read(run: RunDirectory) -> Seal | None:
 
 
 def sealable(run: RunDirectory) -> Iterator[str]:
-    """The paths of all files that a seal is of."""
+    """Yield the paths of all files that a seal covers."""
     for path in sorted(run.path.rglob("*")):
         name = path.relative_to(run.path).as_posix()
         if path.is_symlink() or not path.is_file() or name in OPEN or is_empty_log(path):
@@ -89,5 +95,5 @@ def sealable(run: RunDirectory) -> Iterator[str]:
 
 
 def is_empty_log(path: Path) -> bool:
-    """Whether it is SQLite's write-ahead log, and nothing is in it: readers leave one behind."""
+    """Return whether it is an empty write-ahead log of SQLite's, which readers leave behind."""
     return path.name == "ledger.sqlite-wal" and path.stat().st_size == 0

@@ -1,10 +1,10 @@
-"""Payloads of accepted contributions, appended to segment files until a checkpoint has made them superfluous.
+"""Segment files with the payloads of accepted contributions, kept until a checkpoint makes them superfluous.
 
 Payloads are written straight from the caller's buffers (see `records`) and are on disk (fdatasync) before anything in
 the ledger mentions them. The ledger keeps, in the transaction that accepts them, the position up to which segments
-count. What lies after it was never acknowledged, torn or not: of the one commit that a crash cut short it is dropped
+count. Records after it were never acknowledged, torn or not: those of the one commit that a crash cut short are dropped
 when this process writes its first record. More than that means that the ledger is not the newest, and is refused.
-Opening changes nothing, so a resume that fails leaves all as it was. Each process starts files of its own.
+Opening changes nothing, so a resume that fails leaves all unchanged. Each process starts files of its own.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from barnraise.ledger.records import HEADER_BYTES, Damage, Place, intact, pack_h
 PayloadBytes: TypeAlias = bytes | bytearray | memoryview
 
 SEGMENT_BYTES = 64 << 20
-"""Size in bytes from which on a segment takes no more records."""
+"""Size in bytes from which a segment takes no more records."""
 
 
 class Position(NamedTuple):
-    """The end of the last record that counts: a segment's number, and an offset in bytes."""
+    """The end of the last valid record: a segment's number, and an offset in bytes."""
 
     number: int
     offset: int
 
 
 class Segments:
-    """The segment files of one run. One thread appends; any thread reads and forgets."""
+    """The segment files of one run.
+
+    One thread appends; any thread reads and forgets.
+    """
 
     def __init__(
         self,
@@ -46,12 +49,12 @@ class Segments:
         last_assignment: int | None = None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
-        """Index what lies in `directory` up to `durable`, and change nothing.
+        """Index the records in `directory` up to `durable`, and change nothing.
 
-        Only headers are read here; a payload's CRC is checked when it is read. `damage` tells what is not intact: a
-        contribution that is lost by it is one that `read` refuses. Raises CorruptionError when intact records lie
-        after `durable` that a crash cannot have left: of more than one commit, or of assignments after
-        `last_assignment`, the last that the ledger knows. Raises StorageError.
+        Only headers are read here; a payload's CRC is checked when it is read. `damage` lists broken places: `read`
+        refuses a contribution that is lost by it. Raises CorruptionError when intact records lie after `durable` that a
+        crash cannot have left: of more than one commit, or of assignments after `last_assignment`, the last that the
+        ledger knows. Raises StorageError.
         """
         self._directory, self._segment_bytes = directory, segment_bytes
         self._lock = threading.Lock()
@@ -61,8 +64,8 @@ class Segments:
         self._begun = self._end = durable
         self._descriptor: int | None = None
         self.damage: list[str] = []
-        self.orphans: list[int] = []  # assignments of a commit whose payloads are whole, and whose rows are not there
-        self.keep_all = False  # nothing is forgotten
+        self.orphans: list[int] = []  # assignments of a commit with whole payloads, but without rows
+        self.keep_all = False  # whether nothing is forgotten
         with storage_errors(directory, "open"):
             directory.mkdir(exist_ok=True)
             numbers = self._numbers()
@@ -80,7 +83,7 @@ class Segments:
     def append(self, payloads: Mapping[int, PayloadBytes]) -> Position:
         """Append payloads by assignment, durably; returns the position up to which segments count from now on.
 
-        Appending once more what is here already writes nothing, so that a commit that failed may be repeated. Raises
+        A payload that is already there is not written again, so that a failed commit may be repeated. Raises
         StorageError when payloads could not be written; then the segments are as they were before.
         """
         new = {assignment: payload for assignment, payload in payloads.items() if not self._holds(assignment, payload)}
@@ -98,7 +101,10 @@ class Segments:
         return self._end
 
     def read(self, assignment: int) -> bytes:
-        """The payload of an assignment's contribution. Raises CorruptionError when it is damaged or missing."""
+        """Return the payload of an assignment's contribution.
+
+        Raises CorruptionError when it is damaged or missing.
+        """
         place = self._place(assignment)
         path = self._path(place.number)
         with storage_errors(path, "read"), path.open("rb", buffering=0) as file:
@@ -108,8 +114,10 @@ class Segments:
         return payload
 
     def read_part(self, assignment: int, offset: int, num_bytes: int) -> bytes:
-        """Bytes of a payload, for one who checks the whole; none behind its end. Raises CorruptionError when it is
-        missing, StorageError."""
+        """Return bytes of a payload, for a caller that checks the whole; none behind its end.
+
+        Raises CorruptionError when it is missing, StorageError.
+        """
         place = self._place(assignment)
         size = max(0, min(num_bytes, place.num_bytes - offset))
         path = self._path(place.number)
@@ -117,7 +125,7 @@ class Segments:
             return read_exactly(file.fileno(), size, place.offset + offset)
 
     def forget(self, assignments: Iterable[int]) -> None:
-        """Give up payloads that will not be read again, unless all are kept; a file without any other is deleted.
+        """Drop payloads that will not be read again, unless all are kept; a file without others is deleted.
 
         This is not journaled: after a restart, call `retain`.
         """
@@ -172,7 +180,7 @@ class Segments:
         self._sealed.add(number)
 
     def _refuse_unknown(self, numbers: list[int], last_assignment: int | None) -> None:
-        """CorruptionError when more lies after the durable position than one commit that was cut short."""
+        """Raise CorruptionError when more than one interrupted commit lies after the durable position."""
         commits, foreign = 0, False
         for number in numbers:
             start = self._begun.offset if number == self._begun.number else 0
@@ -194,7 +202,7 @@ class Segments:
             )
 
     def _removal(self, numbers: list[int]) -> str:
-        """Shell commands that remove what lies after the durable position in these files."""
+        """Return shell commands that remove the records after the durable position in these files."""
         later = [self._path(number).name for number in numbers if number > self._begun.number]
         commands = [f"rm {' '.join(later)}"] if later else []
         if self._begun.number in numbers:
@@ -202,7 +210,7 @@ class Segments:
         return "; ".join(commands)
 
     def _drop_unacknowledged(self) -> None:
-        """Remove what lies after the position at which this process began, durably."""
+        """Remove the records after the position at which this process began, durably."""
         for number in self._numbers():
             path = self._path(number)
             if number > self._begun.number:
@@ -259,7 +267,7 @@ class Segments:
         fsync_directory(self._directory)
 
     def _truncate(self, before: Position) -> None:
-        """Drop what was appended after `before`; a segment begun since stays, empty."""
+        """Drop the records appended after `before`; a segment begun since stays, empty."""
         if self._descriptor is None:
             return
         offset = before.offset if self._end.number == before.number else 0

@@ -1,10 +1,10 @@
-"""Named tensors in a safetensors file, written and read in chunks: beside the tensors it takes no memory.
+"""Named tensors in a safetensors file, written and read in chunks, without a second copy in memory.
 
     8 bytes   length of the header, little-endian
     header    JSON: {"name": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, ...}, spaces up to 8 bytes
     data      the tensors' bytes, one behind the other; the offsets count from here
 
-safetensors' own functions want whole tensors to write, and map the file to read: it then stays on the disk for as long
+safetensors' own functions take whole tensors to write, and map the file to read: it then stays on the disk for as long
 as the process lives, though it was deleted.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HEADER_LIMIT = 1 << 20
-"""Largest header in bytes: of thousands of tensors."""
+"""Largest header in bytes, enough for thousands of tensors."""
 
 _PREFIX = 8
 _METADATA = "__metadata__"
@@ -37,7 +37,7 @@ _NAMES = {f"torch.{name}": short for short, (name, _) in _DTYPES.items()}
 
 
 class _TensorEntry(msgspec.Struct, frozen=True):
-    """Where a tensor is."""
+    """The place of a tensor in the file."""
 
     dtype: str
     shape: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)]
@@ -45,7 +45,7 @@ class _TensorEntry(msgspec.Struct, frozen=True):
 
 
 def content(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor on the CPU, without a copy."""
+    """Return the bytes of a tensor on the CPU, without a copy."""
     flat: Any = tensor.detach().contiguous().numpy().reshape(-1)
     return memoryview(flat.view("u1"))
 
@@ -71,17 +71,23 @@ class TensorFile:
             self._write(len(header).to_bytes(_PREFIX, "little") + header, 0)
 
     def put(self, name: str, offset: int, data: memoryview) -> None:
-        """Bytes of a tensor from `offset` on. StorageError when the disk does not take them."""
+        """Write bytes of a tensor from `offset` on.
+
+        StorageError when the disk does not take them.
+        """
         with storage_errors(self._path):
             self._write(data, self._starts[name] + offset)
 
     def get(self, name: str, offset: int, num_bytes: int) -> bytes:
-        """What was put there. StorageError when the disk has lost it."""
+        """Return bytes that were put there.
+
+        StorageError when the disk has lost them.
+        """
         with storage_errors(self._path, "read"):
             return os.pread(self._descriptor, num_bytes, self._starts[name] + offset)
 
     def close(self) -> None:
-        """Nothing more is put or got; nobody may be about to."""
+        """Close the file, which no thread may use any more."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -94,9 +100,9 @@ class TensorFile:
 
 
 def read(path: Path, names: Collection[str] | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, each in memory of its own; those of `names` that it has, or all.
+    """Read the tensors of a safetensors file, each in memory of its own; those of `names` that it has, or all.
 
-    Raises CorruptionError when it is not one, or promises what it does not hold.
+    Raises CorruptionError when it is malformed or truncated.
     """
     import torch
 
@@ -112,7 +118,7 @@ def read(path: Path, names: Collection[str] | None = None) -> dict[str, Tensor]:
 
 
 def _entries(path: Path, file: FileIO) -> Iterator[tuple[str, _TensorEntry, int]]:
-    """Name, entry and place of each tensor: nothing of which lies outside the file."""
+    """Yield name, entry and place of each tensor, none of which lies outside the file."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(_PREFIX), "little")
     begin = _PREFIX + length

@@ -1,4 +1,4 @@
-"""What the controller notes of whom it believes: work that was done anew, scores, and what followed for a node."""
+"""The controller's notes about trust: repeated work, scores, and their consequences for nodes."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ from barnraise.ledger.note import Note
 
 
 class Audited(Note, frozen=True, gc=False):
-    """Node `by` has done the work of assignment `audited` anew, as `assignment`: the cosine of the angle between its
-    update and the one that was sent, and how far they are apart as a share of what was sent. Both are as sketches tell
-    (`core.sketches`); a worker that goes on from its own moments and residual is not done anew exactly."""
+    """Node `by` has repeated the work of assignment `audited`, as `assignment`.
+
+    `cosine` is that of the angle between both updates, `distance` their distance as a share of the sent one's length.
+    Both are from sketches (`core.sketches`); a stateful worker's task cannot be repeated exactly.
+    """
 
     audited: int
     assignment: int
     by: str
     cosine: float
     distance: float
-    sound: bool | None = None  # whether what was sent is what others make of the task; None: nobody knows
+    sound: bool | None = None  # whether other results confirm the one that was sent; None: open
 
 
 class Unaudited(Note, frozen=True, gc=False):
-    """The work of an assignment was drawn to be done anew, and nobody does it any more, though nothing is settled."""
+    """A task that was drawn for an audit is not repeated any more, without a verdict."""
 
     assignment: int
     reason: str
 
 
 class Convicted(Note, frozen=True, gc=False):
-    """What a node handed in for `assignment` is not what others make of the same task: `against` are the assignments
-    under which they did it, and agree with each other. The node gets no tasks until then (the controller's clock), or
-    never again (None)."""
+    """A node's result for `assignment` differs from those of others for the same task.
+
+    `against` are the assignments of those, which agree with each other. The node gets no tasks until `until` (the
+    controller's clock), or never again (None).
+    """
 
     assignment: int
     against: tuple[int, ...]
@@ -38,9 +42,12 @@ class Convicted(Note, frozen=True, gc=False):
 
 
 class Scored(Note, frozen=True, gc=False):
-    """By how many nats a token a step along a contribution lowers the loss of `version`: on `own` rows, which it was to
-    be trained on, and on `others`; and how much `more` its own gain than others like them, in standard errors (None:
-    what is no number). It `passed` if that is enough; how much `suspicion` is left (`trust.suspicion`)."""
+    """The score of a contribution: how a step along it lowers the loss of `version`, in nats a token.
+
+    `own` is on the rows that it was to be trained on, `others` on others; `more` is how much more its own gain, in
+    standard errors (None: not finite). It `passed` if that is enough; `suspicion` is the remaining one
+    (`trust.suspicion`).
+    """
 
     assignment: int
     version: int
@@ -52,9 +59,11 @@ class Scored(Note, frozen=True, gc=False):
 
 
 class Discredited(Note, frozen=True, gc=False):
-    """A node's contributions, of which `assignment` was the last, do no more for the rows that they were to be trained
-    on than for others, too often for chance: `suspicion` is beyond its limit (`trust.suspicion`). The node gets no
-    tasks until then (the controller's clock), or never again (None)."""
+    """A node's contributions help their own rows no more than other rows, too often for chance.
+
+    `assignment` was the last of them, and `suspicion` is beyond its limit (`trust.suspicion`). The node gets no tasks
+    until `until` (the controller's clock), or never again (None).
+    """
 
     assignment: int
     suspicion: float
@@ -62,8 +71,11 @@ class Discredited(Note, frozen=True, gc=False):
 
 
 class Offended(Note, frozen=True, gc=False):
-    """A node has handed in `count` results that no honest machine does: `assignment` was the last, and this its
-    `reason`. The node gets no tasks until then (the controller's clock), or never again (None)."""
+    """A node has submitted `count` results that no correct node sends.
+
+    `assignment` was the last, and `reason` is its defect. The node gets no tasks until `until` (the controller's
+    clock), or never again (None).
+    """
 
     assignment: int
     count: int
@@ -72,4 +84,5 @@ class Offended(Note, frozen=True, gc=False):
 
 
 Sentence: TypeAlias = Convicted | Discredited | Offended
-"""That a node was found guilty: it gets no tasks until `until`, and what is in no version yet is taken back."""
+"""The verdict that a node gets no tasks until `until`, and its contributions that are in no version yet are taken back.
+"""

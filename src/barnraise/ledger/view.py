@@ -1,4 +1,4 @@
-"""The ledger as everyone but the controller sees it: status, report, dashboard and studies read, and never write."""
+"""Read-only views of the ledger, for status, report, dashboard and studies."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ _OUTCOMES = (
     "THEN 'discarded' ELSE verdict END AS outcome "
     "FROM contributions LEFT JOIN (SELECT assignment, why, became FROM voided) USING (assignment)) "
 )
-"""Contributions with what became of them: what was accepted, but could not be used, was refused, or discarded with the
-version that it was to be in; what entered no version before the end was discarded. An accepted result without a payload
-is a finding, and no contribution."""
+"""Contributions with their outcomes: accepted ones that could not be used were refused, or discarded with their
+version; those in no version at the end were discarded. An accepted result without a payload is a finding."""
 
 _NEWS = f" AND kind NOT IN ({', '.join(map(repr, FIGURES))})"
 
@@ -45,36 +44,36 @@ _END = (
     "(SELECT coalesce(min(time), 9e999) FROM (SELECT time FROM versions WHERE reason = 'last' "
     "UNION ALL SELECT time FROM events WHERE kind = 'left_over'))"
 )
-"""When the run took its last contribution: what is released from then on is not lost, but not needed."""
+"""When the run took its last contribution: assignments released from then on are not lost, but not needed."""
 
 
 class LookedAt(msgspec.Struct, frozen=True):
-    """Contributions that others did anew, and those of which the controller saw what they do for their rows."""
+    """Contributions that other nodes repeated, and those that the controller scored."""
 
     anew: int = 0
     scored: int = 0
-    lapsed: int = 0  # audits that settled nothing
+    lapsed: int = 0  # audits without a verdict
 
 
 class RunTotals(msgspec.Struct, frozen=True):
-    """The run so far. `seconds` adds up the epochs: the time between them does not count."""
+    """The run so far; `seconds` adds up the epochs, without the time between them."""
 
     version: int  # the newest whose parameters exist, -1 for none
     accepted: int
     refused: int
     discarded: int
-    tokens: int  # of accepted contributions
-    num_bytes: int  # of the payloads of all judged contributions
+    tokens: int  # accepted contributions'
+    num_bytes: int  # size of the payloads of all judged contributions
     contributors: int  # nodes with an accepted contribution
     epochs: int
     seconds: float
-    found: int = 0  # accepted results that are no contributions: measurements, and work that was done anew
+    found: int = 0  # accepted results that are no contributions: measurements, and repeated work
     signed: int = 0  # accepted contributions that their nodes signed
     looked_at: LookedAt = LookedAt()
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What became of a node's assignments."""
+    """The outcomes of a node's assignments."""
 
     assigned: int
     accepted: int
@@ -89,28 +88,28 @@ class Outcomes(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> int:
-        """Those without an outcome: yet, or when the run ended."""
+        """Return those without an outcome: yet, or when the run ended."""
         return self.assigned - self.judged - self.lost
 
 
 class NodeTotals(msgspec.Struct, frozen=True):
-    """One node so far."""
+    """The totals of one node so far."""
 
     node: str
     change: Change  # the last
     reason: str
-    time: float  # of that change
+    time: float  # time of that change
     outcomes: Outcomes
-    tokens: int  # of accepted contributions
+    tokens: int  # accepted contributions'
     num_bytes: int
-    seconds: float  # of work on contributions, as the node tells it
-    mean_staleness: float  # of judged contributions
+    seconds: float  # seconds of work on contributions, by the node's claim
+    mean_staleness: float  # judged contributions'
     max_staleness: int
-    device: str  # as the node tells it
+    device: str  # by the node's claim
 
 
 class VersionRow(msgspec.Struct, frozen=True):
-    """One version: when its buffer closed and of what it was made. `made_time` and `digest` are None until it is."""
+    """One version and its contributions; `made_time` and `digest` are None until it is made."""
 
     version: int
     time: float
@@ -133,11 +132,11 @@ class LossPoint(msgspec.Struct, frozen=True):
     tokens: int
     seconds: float
     loss: float
-    owners: int = 0  # who measured each row, at least; 0: the controller did, or the ledger does not tell
+    owners: int = 0  # owners that measured each row, at least; 0: the controller did, or unknown
 
 
 class AssignmentRow(msgspec.Struct, frozen=True):
-    """One assignment and what became of it; `stop` is None while nothing has."""
+    """One assignment and its outcome; `stop` is None while it is open."""
 
     assignment: int
     node: str
@@ -148,10 +147,10 @@ class AssignmentRow(msgspec.Struct, frozen=True):
 
 
 class LedgerView:
-    """A read-only connection, usable while the controller runs, and after it was killed. One thread at a time."""
+    """A read-only connection, usable during and after the controller's life, by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Raises RunDirectoryError when there is no ledger at `path`, or one of another version of barnraise."""
+        """Raise RunDirectoryError when there is no ledger at `path`, or one of another version of barnraise."""
         self.path = path
         if not path.is_file():
             raise RunDirectoryError(f"there is no ledger at {path}: give the folder of a run that was started")
@@ -164,7 +163,7 @@ class LedgerView:
         self.run: str = meta["run"]
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the ledger."""
         self._connection.close()
 
     def __enter__(self) -> LedgerView:
@@ -177,30 +176,30 @@ class LedgerView:
 
     @property
     def epoch(self) -> int:
-        """The newest controller's."""
+        """Return the newest controller's epoch."""
         return int(read_meta(self._connection, self.path)["epoch"])
 
     @property
     def head(self) -> chain.Head:
-        """The newest head of the chain over the ledger's rows; of none in a ledger from before there was one."""
+        """Return the newest head of the chain over the ledger's rows; the beginning in a ledger from before chains."""
         with storage_errors(self.path, "read"):
             return chain.newest(self._connection)
 
     @property
     def end(self) -> float:
-        """The time of the newest decision on the run's clock, 0 when there is none."""
+        """Return the time of the newest decision on the run's clock, 0 when there is none."""
         rows = self._rows(f"SELECT coalesce(max(last), 0.0) AS last FROM ({_TIMES})")
         return float(rows[0]["last"])
 
     def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
-        """All decisions with a larger id than `after_id`, in order, of one moment: that of the first `next`.
+        """Yield all decisions with a larger id than `after_id`, in order, as of the first `next`.
 
         Raises CorruptionError when a row is missing or damaged.
         """
         return replay(self.path, after_id)
 
     def totals(self) -> RunTotals:
-        """The run so far."""
+        """Return the totals of the run so far."""
         row = self._rows(
             f"{_OUTCOMES} SELECT "
             "(SELECT coalesce(max(version), -1) FROM versions WHERE made_id IS NOT NULL) AS version, "
@@ -223,7 +222,7 @@ class LedgerView:
         return msgspec.convert(row | {"looked_at": looked_at}, RunTotals)
 
     def nodes(self) -> list[NodeTotals]:
-        """Every node that was ever enrolled, in the order in which they first appeared."""
+        """Return every node that was ever enrolled, in the order in which they first appeared."""
         rows = self._rows(
             f"{_OUTCOMES} "
             "SELECT node, change, reason, time, coalesce(assigned, 0) AS assigned, coalesce(accepted, 0) AS accepted, "
@@ -253,7 +252,7 @@ class LedgerView:
         return msgspec.convert([row | {"outcomes": row} for row in rows], list[NodeTotals])
 
     def refusals(self) -> dict[str, int]:
-        """How many contributions were refused, by reason, the most frequent first."""
+        """Return how many contributions were refused, by reason, the most frequent first."""
         rows = self._rows(
             f"{_OUTCOMES} SELECT because AS reason, count(*) AS num FROM outcomes WHERE outcome = 'refused' "
             "GROUP BY because ORDER BY num DESC, because"
@@ -261,7 +260,7 @@ class LedgerView:
         return {row["reason"]: row["num"] for row in rows}
 
     def versions(self) -> list[VersionRow]:
-        """All versions, the oldest first."""
+        """Return all versions, the oldest first."""
         rows = self._rows(
             f"{_OUTCOMES} SELECT version, time, num_nodes, json_array_length(contributions) - coalesce(num, 0) AS "
             "num_contributions, tokens - coalesce(lost, 0) AS tokens, reason, made_time, digest, delta_bytes "
@@ -271,7 +270,7 @@ class LedgerView:
         return msgspec.convert(rows, list[VersionRow])
 
     def assignments(self) -> list[AssignmentRow]:
-        """All assignments and what became of each, in the order in which they were made."""
+        """Return all assignments and their outcomes, in the order in which they were made."""
         released = {note.assignment: (time, note.reason) for time, note in self.events(Released)}
         end = self._rows(f"SELECT {_END} AS time")[0]["time"]
         rows = self._rows(
@@ -290,7 +289,7 @@ class LedgerView:
         return found
 
     def losses(self) -> list[LossPoint]:
-        """The loss of every version that was evaluated, the oldest first; those that are not a number are left out."""
+        """Return the loss of every evaluated version, the oldest first, without NaN."""
         places, tokens = {0: (0, 0.0)}, 0
         for row in self.versions():
             tokens += row.tokens
@@ -299,7 +298,7 @@ class LedgerView:
         return [LossPoint(n.version, *places[n.version], loss, n.owners) for n, loss in told if loss is not None]
 
     def news(self, after_id: int = 0) -> list[tuple[int, NodeChanged | Noted]]:
-        """What changed among the nodes, and all events but figures, with a larger id than `after_id`, in order."""
+        """Return changes of nodes, and all notes but figures, with a larger id than `after_id`, in order."""
         found: list[tuple[int, NodeChanged | Noted]] = []
         with storage_errors(self.path, "read"):
             for form, also in ((FORMATS[NodeChanged], ""), (FORMATS[Noted], _NEWS)):
@@ -310,23 +309,23 @@ class LedgerView:
         return sorted(found, key=lambda item: item[0])
 
     def events(self, kind: type[SomeNote]) -> list[tuple[float, SomeNote]]:
-        """All notes of a kind with their times, the oldest first."""
+        """Return all notes of a kind with their times, the oldest first."""
         found = (noted for _, noted in self.find(Noted, "kind = ?", kind_of(kind)))
         return [(noted.time, noted.note) for noted in found if isinstance(noted.note, kind)]
 
     def newest(self, kind: type[SomeNote]) -> SomeNote | None:
-        """The last note of a kind."""
+        """Return the last note of a kind."""
         found = self.find(Noted, "kind = ?", kind_of(kind), last=1)
         return found[0][1].note if found and isinstance(found[0][1].note, kind) else None
 
     def names(self) -> list[str]:
-        """The nodes' names, in the order in which they first appeared."""
+        """Return the nodes' names, in the order in which they first appeared."""
         return [row["node"] for row in self._rows("SELECT node FROM nodes GROUP BY node ORDER BY min(id)")]
 
     def find(
         self, decision: type[SomeDecision], where: str, *values: object, last: int = 0
     ) -> list[tuple[int, SomeDecision]]:
-        """The decisions of one sort, with ids, whose rows fulfil an SQL condition, in order; the `last` few, if any."""
+        """Return the decisions of one kind, with ids, whose rows fulfil an SQL condition; the `last` few, if any."""
         form = FORMATS[decision]
         query = form.read.replace("WHERE", f"WHERE ({where}) AND") + (f" DESC LIMIT {last:d}" if last else "")
         with storage_errors(self.path, "read"):
@@ -339,7 +338,7 @@ class LedgerView:
 
 
 def replay(path: Path, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
-    """See `LedgerView.replay`. It has a connection of its own, so that commits may go on meanwhile."""
+    """Yield decisions as `LedgerView.replay`, over a connection of its own, so that commits may continue."""
     with storage_errors(path, "read"), closing(connect_read_only(path)) as connection:
         connection.execute("BEGIN")
         rows = heapq.merge(*(_read(connection, form, after_id) for form in FORMATS.values()))  # ids are unique
@@ -350,7 +349,7 @@ def replay(path: Path, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
 
 
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
-    """The `meta` table. Raises RunDirectoryError when it is missing or of another schema."""
+    """Return the `meta` table; RunDirectoryError when it is missing or of another schema."""
     with storage_errors(path, "read"):
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
             raise RunDirectoryError(f"{path} is not the ledger of a run: give the folder of a run that was started")
@@ -364,7 +363,7 @@ def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, to a ledger that another one may write to."""
+    """Open a connection that changes nothing, to a ledger that another one may write to."""
     uri = path.absolute().as_uri()
     with storage_errors(path, "read"):
         try:
@@ -372,11 +371,11 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError:
             if path.with_name(path.name + "-wal").exists():
                 raise
-            return _connect(f"{uri}?immutable=1")  # a folder we may not write, and no writer: nothing can change
+            return _connect(f"{uri}?immutable=1")  # a read-only folder without a writer: nothing can change
 
 
 def connect_still(path: Path) -> sqlite3.Connection:
-    """A connection to a ledger that nobody writes to: it leaves nothing beside it."""
+    """Open a connection to a ledger without a writer, which leaves no file beside it."""
     with storage_errors(path, "read"):
         return _connect(f"{path.absolute().as_uri()}?immutable=1")
 

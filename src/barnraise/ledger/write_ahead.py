@@ -1,6 +1,6 @@
-"""Whether SQLite's write-ahead log is whole. SQLite takes a damaged one for one that ends earlier, and says nothing.
+"""Check of SQLite's write-ahead log: SQLite takes a damaged one for a shorter one, without an error.
 
-Each frame's checksum goes on from the one before. Where a frame fails and the next one follows on it, the frame was
+Each frame's checksum continues the one before. Where a frame fails and the next one continues from it, the frame was
 whole once: it is damaged. A last frame that fails may be a commit that a crash cut short.
 """
 
@@ -20,7 +20,10 @@ _MAGIC = (0x377F0682, _BIG_ENDIAN)
 
 
 def damage(path: Path) -> Iterator[int]:
-    """The offsets of what is damaged: the header (0), or frames. Raises StorageError."""
+    """Yield the offsets of damaged parts: the header (0), or frames.
+
+    Raises StorageError.
+    """
     with storage_errors(path, "read"), path.open("rb") as file:
         start = file.read(_HEADER.size)
         if len(start) < _HEADER.size:

@@ -62,7 +62,7 @@ _HOMES = {
 
 
 def create(name: str, **options: Any) -> Scheduler:
-    """The scheduler called `name`; UnknownNameError or OptionError name the value, the limit and the nearest name."""
+    """Create the scheduler `name`; UnknownNameError or OptionError give the value, the limit and the nearest name."""
     scheduler: Scheduler = CATALOG.create(name, **options)
     return scheduler
 

@@ -1,4 +1,4 @@
-"""What a scheduler sees of tasks and nodes, and what it answers.
+"""The interface of schedulers: views of tasks and nodes, and pairs of them as the answer.
 
 Times are seconds, sizes bytes, work and speed in the same unit of work (tokens, tokens a second).
 """
@@ -16,14 +16,14 @@ TaskId = int
 NodeId = str
 
 COPIES = 1 << 50
-"""Ids from minus this down are of copies."""
+"""Ids from minus this down are copies of tasks on offer."""
 
 LARGEST_AMOUNT = 1e18  # keeps every sum and quotient of amounts finite
 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as the matcher sees it: what it takes, what it moves, what it requires of a node.
+    """A task as the matcher sees it: its costs, its transfers, and its requirements on a node.
 
     `down_bytes` travel to whichever node gets the task and `up_bytes` back; each of `shards` (shard -> bytes) travels
     only to a node that does not have it. InputError if an amount is not between 0 and 1e18.
@@ -38,7 +38,7 @@ class TaskView:
     priority: float = 0.0  # higher is more urgent
     memory_bytes: int = 0  # required
     min_trust: float = 0.0  # required
-    times: float = field(default=LARGEST_AMOUNT, compare=False)  # about how often it can be given away, if on offer
+    times: float = field(default=LARGEST_AMOUNT, compare=False)  # how often it can be assigned, about, if on offer
 
     def __post_init__(self) -> None:
         _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust", "times"))
@@ -50,13 +50,13 @@ class TaskView:
 
     @property
     def requirements(self) -> tuple[str, int, float]:
-        """All that `meets` looks at: tasks that agree here can run on the same nodes."""
+        """Return all fields that `meets` uses: tasks that agree here can run on the same nodes."""
         return self.kind, self.memory_bytes, self.min_trust
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node as the matcher sees it: measured rates, room, what it holds and what it takes on.
+    """A node as the matcher sees it: measured rates, room, shards and accepted kinds.
 
     Its room is `capacity` tasks, and among them `work_capacity` units of work (by default without a limit of its own).
     A rate of 0 means "not measured yet". InputError if an amount is not between 0 and 1e18.
@@ -71,7 +71,7 @@ class NodeView:
     capacity: int = 1  # tasks it can take now, one slot each
     trust: float = 1.0
     shards: AbstractSet[int] = frozenset()  # already on its disk
-    kinds: AbstractSet[str] = frozenset()  # of task; empty: any
+    kinds: AbstractSet[str] = frozenset()  # kinds of tasks; empty: any
     work_capacity: float = LARGEST_AMOUNT  # C_i: the work of all tasks that it takes at once
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class NodeView:
 
 
 def meets(task: TaskView, node: NodeView) -> bool:
-    """Whether `node` meets the requirements of `task`."""
+    """Return whether `node` meets the requirements of `task`."""
     return (
         task.memory_bytes <= node.memory_bytes
         and task.min_trust <= node.trust
@@ -111,13 +111,11 @@ class MarketFigures:
 
 
 class Scheduler(ABC):
-    """Decides which node gets which task.
+    """Base class of schedulers, which decide which node gets which task.
 
-    No clock and no chance from outside: the same calls in the same order give the same answers. Those that remember
-    something (whose turn it is, how much was given to whom) say so.
-
-    The dispatcher calls `place` for nodes that ask. Some work does not run out as it is given away: the next rows of a
-    shard, say. That is on offer, to as many nodes as want it.
+    No external clock or randomness: the same calls in the same order give the same answers. Schedulers with a memory (a
+    rotation, amounts given) say so. The dispatcher calls `place` for nodes that ask. Some work does not run out as it
+    is assigned, such as the next rows of a shard. Such a task is on offer, to as many nodes as want it.
     """
 
     on_offer: Sequence[TaskView] = ()
@@ -127,23 +125,29 @@ class Scheduler(ABC):
         self._originals: dict[TaskId, TaskId] = {}
 
     def offer(self, tasks: Sequence[TaskView]) -> None:
-        """These are on offer from now on, and no others; no two are alike. The oldest first, by ids above -2^50."""
+        """Replace the tasks on offer, all of which differ.
+
+        The oldest come first, with ids above -2^50.
+        """
         self.on_offer = tasks
 
     def place(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        """`assign`, of `tasks` and of what is on offer, which several nodes may get."""
+        """Run `assign` on `tasks` and the tasks on offer, which several nodes may get."""
         pairs = self.assign([*tasks, *self.offered(len(nodes))], nodes)
         return [(self.original(task_id), node) for task_id, node in pairs]
 
     def offered(self, count: int) -> list[TaskView]:
-        """What is on offer, each as often as gives so many nodes something."""
+        """Return the tasks on offer, each as often as needed to give `count` nodes something."""
         if count <= len(self.on_offer):
             return [*self.on_offer]
         rounds = -(-count // len(self.on_offer)) if self.on_offer else 0
         return [self.copy(task, number) for number in range(rounds) for task in self.on_offer]
 
     def copy(self, task: TaskView, number: int) -> TaskView:
-        """A task on offer, for so many nodes already: itself for the first, else one like it by another id."""
+        """Return the task for the first node that gets it, else a copy of it with another id.
+
+        `number` is how many nodes have got it.
+        """
         if not number:
             return task
         known = self._copies.get((task.id, number))
@@ -153,32 +157,32 @@ class Scheduler(ABC):
         return known
 
     def original(self, task_id: TaskId) -> TaskId:
-        """The task on offer that it is a copy of, or that task itself."""
+        """Return the task on offer of which the task is a copy, or the task itself."""
         return self._originals.get(task_id, task_id)
 
     def figures(self) -> MarketFigures | None:
-        """How the matching that stands is; None where none does."""
+        """Return the figures of the standing matching; None where there is none."""
         return None
 
     def no_market(self) -> str:
-        """Why no market of nodes and tasks stands; empty while one does, or is about to."""
+        """Return why there is no market of nodes and tasks; empty while there is one, or soon will be."""
         return "this scheduler keeps none, and matches the nodes that ask with the tasks there are"
 
     def forget(self, node: NodeId) -> None:  # noqa: B027 (most have nothing to forget)
-        """The node is gone, for now at least."""
+        """Remove a node that has left, perhaps for a while."""
 
     @abstractmethod
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-        """Pairs (task id, node id), each task at most once, each node within `capacity` and `work_capacity`.
+        """Return pairs (task id, node id), each task at most once, each node within `capacity` and `work_capacity`.
 
         Called by the dispatcher whenever nodes ask for work: mostly for one node, sometimes for thousands. `tasks` is
-        the queue, oldest first; `nodes` those that ask, first come first; ids are unique. A node never gets a task
-        whose requirements it does not meet; what cannot be placed is left out and comes again with the next call.
+        the queue, oldest first; `nodes` those that ask, in order of asking; ids are unique. A node never gets a task
+        whose requirements it does not meet; tasks that cannot be placed are left out and come again with the next call.
         """
 
 
 def _check_amounts(what: str, view: TaskView | NodeView, names: Sequence[str]) -> None:
     for name in names:
         value = getattr(view, name)
-        if not 0 <= value <= LARGEST_AMOUNT:  # nan compares false
+        if not 0 <= value <= LARGEST_AMOUNT:  # NaN compares false
             raise InputError(f"{what} {view.id!r}: {name} is {value}, but must be from 0 to 1e18; use 0 if unknown")

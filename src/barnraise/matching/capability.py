@@ -1,4 +1,4 @@
-"""Size to speed."""
+"""A scheduler by task size and node speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .room import first_fit
 
 
 class Capability(Scheduler):
-    """The largest task goes to the fastest node that can run it; links and priorities are ignored.
+    """Gives the largest task to the fastest node that can run it; links and priorities are ignored.
 
     Minimises the sum of work / speed when every node can run every task (the rearrangement inequality). Nodes whose
     speed is not measured come last.

@@ -1,4 +1,4 @@
-"""A genetic search, as in DT-FM."""
+"""A genetic search for an assignment, as in DT-FM."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from .scores import Floats, Ints
 from .tables import cost_matrix
 
 MOST_SEATS = 4
-"""Seats for each task, where nodes have more than that: the search looks at them all."""
+"""Slots of nodes that the search considers for each task, at most."""
 
 
 class DTFM(Planned):
-    """A genetic search for a cheap assignment, each child improved by exchanges before it joins the population (Yuan et
-    al., "Decentralized Training of Foundation Models in Heterogeneous Environments", 2022, whose total is communication
-    alone; here it is sum c_ij).
+    """A genetic search for a cheap assignment, each child improved by exchanges before it joins the population.
 
-    An individual is a permutation: which task, or none, has which seat. Two parents differ by cycles, which cost
-    independently of each other, so a child takes each cycle from the parent where it is cheaper; then random pairs
-    exchange seats where both gain together. It replaces the worst, `generations` times. The same calls with the same
-    `seed` give the same answers. O(tasks * nodes) memory.
+    Yuan et al., "Decentralized Training of Foundation Models in Heterogeneous Environments", 2022, whose total is
+    communication alone; here it is sum c_ij. An individual is a permutation: which task, or none, has which seat. Two
+    parents differ by cycles, which cost independently of each other, so a child takes each cycle from the parent where
+    it is cheaper; then random pairs exchange seats where both gain together. It replaces the worst, `generations`
+    times. The same calls with the same `seed` give the same answers. O(tasks * nodes) memory.
     """
 
     def __init__(
@@ -61,8 +60,9 @@ class DTFM(Planned):
         return room.pairs
 
     def _seats(self, tasks: Sequence[TaskView], room: Room) -> Ints:
-        """Each node's number as often as it has slots, or takes tasks of the mean size; altogether some times as often
-        as there are tasks.
+        """Return each node's number once for each slot, or each task of the mean size that it holds.
+
+        Altogether some times as often as there are tasks.
         """
         mean = sum(task.work for task in tasks) / len(tasks) or 1.0
         most = max(1, MOST_SEATS * len(tasks) // len(room.nodes))
@@ -70,7 +70,7 @@ class DTFM(Planned):
         return np.repeat(np.arange(len(counts)), counts)
 
     def _search(self, costs: Floats) -> Ints:
-        """The best permutation found: row -> column, both filled up with rows and columns that cost nothing."""
+        """Return the best permutation found: row -> column, both filled up with rows and columns that cost nothing."""
         size = max(costs.shape)
         finite = costs[np.isfinite(costs)]
         square = np.zeros((size, size))
@@ -88,7 +88,7 @@ class DTFM(Planned):
         return people[int(np.argmin(totals))]
 
     def _improved(self, square: Floats, person: Ints) -> Ints:
-        """After as many rounds of random exchanges as pairs could want: each round pairs everybody off."""
+        """Return the permutation after rounds of random exchanges, each of which pairs all rows."""
         person, half = person.copy(), len(person) // 2
         for _ in range(16):
             shuffled = self._chance.permutation(len(person))
@@ -101,10 +101,10 @@ class DTFM(Planned):
 
 
 def _recombined(square: Floats, mother: Ints, father: Ints) -> Ints:
-    """Each cycle in which the two differ from the one where it costs less (cycle crossover)."""
+    """Take each cycle in which the two differ from the parent where it costs less (cycle crossover)."""
     child, holder = mother.copy(), np.empty_like(mother)
     holder[mother] = np.arange(len(mother))
-    following = holder[father].tolist()  # who has, in the mother, the seat that the father gives this one
+    following = holder[father].tolist()  # holder, in the mother, of the seat that the father gives this one
     seen = (mother == father).tolist()
     for start in range(len(child)):
         cycle = []

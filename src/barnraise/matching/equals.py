@@ -1,8 +1,8 @@
-"""A level's matching from scratch: rank by rank, and the equals of each rank so that they cost the least together.
+"""A level's matching from scratch: rank by rank, and tasks of equal rank at the least total cost.
 
-Equals do not displace each other, so whichever of them gets which of the slots that higher ranks leave, the matching is
-stable, as long as nobody could move to a slot that stays free. The least total (Hungarian method) is such a one. Where
-nodes have a choice among those of one rank, by locality, there are two ends: tasks propose, or nodes do.
+Equals do not displace each other, so with any distribution of the slots that higher ranks leave among them, the
+matching is stable, as long as none of them prefers a slot that stays free. The least total (Hungarian method) is such a
+one. Where nodes have a choice among those of one rank, by locality, there are two ends: tasks propose, or nodes do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from .level import Level
 from .scores import Floats, Ints
 
 MOST_PAIRS = 250_000
-"""Equals x slots that are worth solving (some 10 ms); more of them propose one after the other."""
+"""Equals x slots that are worth solving (some 10 ms); larger numbers propose one after the other."""
 
 
 def settle_from_scratch(level: Level, slots: list[int], *, best_for_nodes: bool = False) -> None:
-    """Match all tasks of `level` anew, with so many slots on each node [rows]. `best_for_nodes`: where nodes have a
-    choice they propose, unless there are too many pairs."""
+    """Match all tasks of `level` from scratch, with `slots` slots on each node [rows].
+
+    `best_for_nodes`: where nodes have a choice they propose, unless there are too many pairs.
+    """
     for group in level.restart(slots):
         if len(group) > 1:
             all_alike = all(level.pairs.localities(j) is None for j in group)
@@ -47,14 +49,14 @@ def _let_nodes_propose(level: Level, group: list[int]) -> None:
 
 
 def _seats(level: Level, most: int) -> Ints:
-    """The rows of nodes with free slots, each as often as it has them, but for more than `most`."""
+    """Return the rows of nodes with free slots, each once a slot, but at most `most` times."""
     room = np.minimum(level.rooms(), most)
     return np.repeat(np.arange(len(room)), room)
 
 
 def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
     costs = np.stack([level.costs(j)[seats] for j in group])
-    if (costs == costs[0]).all():  # all alike: whoever takes which of the cheapest
+    if (costs == costs[0]).all():  # all alike: any of them takes any of the cheapest
         order = np.argsort(costs[0], kind="stable")
         for j, seat in zip(group, order[np.isfinite(costs[0][order])].tolist(), strict=False):
             level.place(j, int(seats[seat]), float(costs[0, seat]))
@@ -64,7 +66,7 @@ def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
 
 
 def cheapest(costs: Floats) -> tuple[list[int], list[int]]:
-    """(rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
+    """Return (rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
     from scipy.optimize import linear_sum_assignment  # 50 MB, which many runs do without
 
     finite = np.isfinite(costs)

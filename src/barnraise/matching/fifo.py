@@ -1,4 +1,4 @@
-"""First come, first served."""
+"""A scheduler in order of arrival: first come, first served."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from .room import first_fit
 
 
 class Fifo(Scheduler):
-    """The oldest task goes to the first node that asked and can run it. O(1) for one node that can run the oldest."""
+    """Gives the oldest task to the first node that asked and can run it.
+
+    O(1) for one node that can run the oldest.
+    """
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
         return first_fit(tasks, nodes)

@@ -1,9 +1,9 @@
 """Deferred acceptance from scratch (Gale and Shapley, "College Admissions and the Stability of Marriage", 1962).
 
-Tasks propose; a node keeps the best it was offered, up to its capacity, and turns the rest away. The result is stable
-(no task and node would both rather have each other) and best for every task among all stable matchings, whatever the
-order of proposals. That freedom is used twice: tasks that nodes like go first, so that few are displaced later, and a
-task jumps straight to the best nodes that would have it, since a node that refused it once only gets choosier.
+Tasks propose; a node keeps the best offers up to its capacity, and refuses the rest. The result is stable (no task and
+node both prefer each other) and best for every task among all stable matchings, for any order of proposals. That
+freedom is used twice: tasks that nodes prefer go first, so that few are displaced later, and a task proposes directly
+to the best nodes that would accept it, since a node that refused it once only becomes choosier.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from barnraise.core.errors import InputError
 
 from .scores import Floats, Ints, check_scores, check_slots
 
-SHORTLIST = 64  # names a displaced task looks up at once: amortises O(nodes), and bounds memory
-SHORTEST = 4  # the same out of a given list
+SHORTLIST = 64  # nodes that a displaced task looks up at once: amortises O(nodes), and bounds memory
+SHORTEST = 4  # the same, from a given list
 
 
 def deferred_acceptance(
     task_scores: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike, *, best_for_nodes: bool = False
 ) -> Ints:
-    """A stable matching: int64 [tasks], each task's node index, -1 where unmatched. Of all stable ones, which form a
-    lattice, it is one of the two ends: that in which every task is as well off as in any, or every node.
+    """Return a stable matching: int64 [tasks], each task's node index, -1 where unmatched.
 
+    The stable matchings form a lattice, of which this is an end: every task, or every node, is as well off as in any.
     `task_scores` and `node_scores` are [tasks, nodes]: how much the task likes the node, and the node the task; higher
     is preferred, -inf or nan refuses. `capacity` is [nodes], tasks a node can hold. Equal scores go to the lower index.
     InputError for wrong shapes, types or negative capacities. O(tasks * nodes * log) at worst, without recursion.
@@ -43,7 +43,7 @@ def deferred_acceptance(
 
 
 def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, capacity: ArrayLike) -> Ints:
-    """The same where each task has a short list: int64 [tasks], -1 for who is on nobody's.
+    """Return a stable matching where each task has a short list: int64 [tasks], -1 where unmatched.
 
     `lists` is [tasks, length]: node indices, the most preferred first, -1 behind the last; `node_scores` of the same
     shape how much each of these nodes likes the task. O(tasks * length * log) at worst.
@@ -61,7 +61,7 @@ def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, cap
         raise InputError(f"lists holds nodes from {choices.min()} to {choices.max()}; give -1 to {len(slots) - 1}")
 
     def shortlist(j: int, taken: int, bar: Floats, bar_task: Ints) -> list[tuple[int, float]]:
-        if not taken:  # all that most tasks need; later on, who refused once is not asked again
+        if not taken:  # enough for most tasks; a node that refused once is not asked again
             pairs = zip(choices[j, :2].tolist(), scores[j, :2].tolist(), strict=True)
             return [pair for pair in pairs if pair[0] >= 0][::-1]
         nodes, its_scores = choices[j], scores[j]
@@ -75,7 +75,9 @@ def deferred_acceptance_from_lists(lists: ArrayLike, node_scores: ArrayLike, cap
 
 
 def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], capacity: Ints) -> Ints:
-    """Deferred acceptance over rows of scores: `row(j)` gives task j's scores for the nodes and theirs for it, [nodes].
+    """Run deferred acceptance over rows of scores:
+
+    `row(j)` gives task j's scores for the nodes and theirs for it, [nodes].
 
     `order` lists every task once; it changes the speed, not the result. -inf on both sides refuses.
     """
@@ -84,7 +86,7 @@ def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], c
         task_scores, node_scores = row(j)
         welcome = (node_scores > bar) | ((node_scores == bar) & (j < bar_task))
         wishes = np.where(welcome, task_scores, -np.inf)
-        # Most tasks are never displaced: the first list has one name, and only the next ones are worth sorting.
+        # Most tasks are never displaced: the first list has one name, and only later ones are sorted.
         best = _best(wishes, SHORTLIST if taken else 1)
         return list(zip(best.tolist(), node_scores[best].tolist(), strict=True))[::-1]
 
@@ -92,8 +94,10 @@ def propose(row: Callable[[int], tuple[Floats, Floats]], order: Iterable[int], c
 
 
 def nodes_propose(task_scores: Floats, node_scores: Floats, capacity: Ints) -> Ints:
-    """Deferred acceptance from the other side: each node proposes to the tasks that it likes best, as long as it has
-    room, and a task keeps the best node that proposed. -inf on both sides refuses."""
+    """Run deferred acceptance from the other side: nodes propose while they have room, and tasks keep the best.
+
+    Each node proposes to the tasks that it likes best. -inf on both sides refuses.
+    """
     assignment = np.full(len(task_scores), -1, dtype=np.int64)
     wishes = np.argsort(-node_scores, axis=0, kind="stable")
     room, asked = capacity.tolist(), [0] * len(capacity)
@@ -119,8 +123,10 @@ def nodes_propose(task_scores: Floats, node_scores: Floats, capacity: Ints) -> I
 def _accept(
     shortlist: Callable[[int, int, Floats, Ints], list[tuple[int, float]]], order: Iterable[int], capacity: Ints
 ) -> Ints:
-    """Deferred acceptance. `shortlist` gives the nodes, and their scores, that a task proposes to next, the best last;
-    it is told the task, how many lists it had, and what a newcomer must beat on each node: score, then task index.
+    """Run deferred acceptance with lists of nodes to propose to.
+
+    `shortlist` returns the next nodes, and their scores, for a task, the best last; its arguments are the task, how
+    many lists it had, and the score, then task index, to beat on each node.
     """
     pending = list(order)[::-1]
     assignment = np.full(len(pending), -1, dtype=np.int64)
@@ -128,7 +134,7 @@ def _accept(
     if not slots:
         return assignment
     held: list[list[tuple[float, int]]] = [[] for _ in slots]  # heaps of (score, -task): the least liked on top
-    bar = np.where(capacity > 0, -np.inf, np.inf)  # a free slot takes anyone, a node without slots no one
+    bar = np.where(capacity > 0, -np.inf, np.inf)  # a free slot accepts any task, a node without slots none
     bar_task = np.full(len(slots), -1, dtype=np.int64)
     shortlists: dict[int, list[tuple[int, float]]] = {}
     taken = [0] * len(pending)
@@ -158,7 +164,7 @@ def _accept(
 
 
 def _best(wishes: Floats, count: int) -> Ints:
-    """The indices of the `count` highest that are not -inf, best first, the lower index first among equals."""
+    """Return the indices of the `count` highest that are not -inf, best first, the lower index first among equals."""
     if count == 1:
         best = int(wishes.argmax())
         return np.array([best] if wishes[best] > -np.inf else [], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The cheapest pair first."""
+"""A greedy scheduler: the cheapest pair first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from .tables import NodeTable
 
 
 class Greedy(Scheduler):
-    """Of all tasks and nodes the pair that is done soonest (least c_ij), then the next. Small tasks take the best
-    nodes, and what is left for the large ones is dear. O(tasks * nodes) for each time a node fills up.
+    """Assigns the task and node of least c_ij, then the next such pair.
+
+    Small tasks take the best nodes, and the rest is expensive for the large ones. O(tasks * nodes) for each time a node
+    fills up.
     """
 
     def __init__(self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6) -> None:

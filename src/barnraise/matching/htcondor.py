@@ -1,4 +1,4 @@
-"""Matchmaking as in HTCondor."""
+"""A scheduler that matches as HTCondor's negotiator does."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from .room import Room
 
 
 class HTCondor(Scheduler):
-    """One pass of a negotiator (Raman, Livny and Solomon, "Matchmaking", 1998): tasks by priority, the oldest of
-    equals, each to the node that it ranks highest among those where both sides' requirements are met. The rank is that
-    of most pools, the machine's speed; of equals the one that asked first. Nobody is displaced. O(tasks * nodes) at
-    worst.
+    """One pass of a negotiator (Raman, Livny and Solomon, "Matchmaking", 1998).
+
+    Tasks by priority, the oldest of equals, each to the node that it ranks highest among those where both sides'
+    requirements are met. The rank is that of most pools, the machine's speed; of equals the one that asked first. No
+    task is displaced. O(tasks * nodes) at worst.
     """
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Labels:
-    """Counts who uses which tuple, and gives a newcomer a label between its neighbours'."""
+    """Counts the users of each tuple, and gives a new tuple a label between its neighbours'."""
 
     def __init__(self) -> None:
         self._tuples: list[Any] = []  # in order
@@ -15,7 +15,7 @@ class Labels:
         self._users: dict[Any, int] = {}
 
     def take(self, key: Any) -> tuple[float, dict[float, float]]:
-        """(the label of `key`, old label -> new of those that had to change)."""
+        """Return the label of `key`, and the changed labels as old -> new."""
         self._users[key] = self._users.get(key, 0) + 1
         if key in self._labels:
             return self._labels[key], {}

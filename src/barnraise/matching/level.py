@@ -1,9 +1,9 @@
-"""Deferred acceptance that goes on: a stable matching of tasks to the slots of nodes, each task in one slot.
+"""Incremental deferred acceptance: a stable matching of tasks to the slots of nodes, each task in one slot.
 
-Who lost a place, or is new, proposes to the best node that will have it; whom it displaces proposes next (Gale and
-Shapley 1962). A slot that falls vacant goes to the best task that would rather be there, which vacates its own, and so
-on: a vacancy chain (Blum, Roth and Rothblum, "Vacancy Chains and Equilibration in Senior-Level Labor Markets", 1997).
-Tasks are displaced by higher ranks only, and only gain along a chain, so both end.
+A task that lost a place, or is new, proposes to the best node that accepts it; the task that it displaces proposes next
+(Gale and Shapley 1962). A vacant slot goes to the best task that prefers it, which vacates its own, and so on: a
+vacancy chain (Blum, Roth and Rothblum, "Vacancy Chains and Equilibration in Senior-Level Labor Markets", 1997). Tasks
+are displaced by higher ranks only, and only gain along a chain, so both end.
 
 Nodes rank by a standing that they agree on, then by locality. Equals do not displace each other: the matching is weakly
 stable, and a vacancy goes to the one of the best that gains most. Where all ranks are strict, every stable matching
@@ -28,53 +28,55 @@ SHUT = 1e300
 """Added to the costs of nodes that would refuse: above every cost, and finite."""
 
 AT_ONCE = 8
-"""Tasks that look at all nodes together: of more, too many would find that the one before took their place."""
+"""Tasks that look at all nodes together: with more, too many would find a place taken by the one before."""
 
 Bid = tuple[float, float, int, int]  # a node's view of a task: standing, locality, -arrival, row
 
 
 class Pairs(Protocol):
-    """What a level knows of nodes and tasks, by their rows: costs (inf refuses), and what nodes rank by."""
+    """A level's view of nodes and tasks, by their rows: costs (inf refuses), and localities."""
 
     def costs(self, j: int) -> Floats:
-        """Of task j on each node; the caller may change it."""
+        """Return the costs of task j on each node; the caller may change them."""
 
     def maybe_cheaper(self, i: int, limits: Floats) -> Ints:
-        """The tasks that may cost less on node i than their limit [tasks, or more], and few others."""
+        """Return the tasks that may cost less on node i than their limit [tasks, or more], and few others."""
 
     def costs_at(self, i: int, tasks: Ints) -> Floats:
-        """Of these tasks on node i, bit for bit those of `costs`; the caller may change it."""
+        """Return the costs of these tasks on node i, bit for bit those of `costs`; the caller may change them."""
 
     def cheapest(self, tasks: list[int], toll: Floats) -> tuple[list[int], list[float]]:
-        """The node where each of these tasks costs the least, `toll` [nodes, or more] included, and the cost without
-        it; -1 where only `costs` and `localities` can tell."""
+        """Return the node where each task costs the least with `toll` [nodes, or more], and the cost without it.
+
+        -1 where only `costs` and `localities` can tell.
+        """
 
     def localities(self, j: int) -> Floats | None:
-        """What node ranks task j by beside its standing, for each node; None: nothing."""
+        """Return the locality by which each node ranks task j beside its standing; None: it does not."""
 
     def localities_at(self, i: int, tasks: Ints) -> Floats | None:
-        """The same of these tasks for node i."""
+        """Return the localities of these tasks for node i."""
 
 
 class Level:
-    """A stable matching over rows of nodes and tasks. An event is one or more of `enter`, `withdraw` and `set_slots`,
-    then `settle`; `moved` has what came of it, until `close` ends the event.
+    """A stable matching over rows of nodes and tasks.
 
-    While an event lasts, a task's node of before costs it `switching_cost` less, so noise moves nothing.
+    An event is one or more of `enter`, `withdraw` and `set_slots`, then `settle`; `moved` has its result, until `close`
+    ends the event. During an event, a task's previous node costs it `switching_cost` less, so noise moves nothing.
     """
 
     def __init__(self, pairs: Pairs, switching_cost: float = 0.0) -> None:
         self.pairs, self.switching_cost = pairs, switching_cost
         self.at: list[int] = []  # task -> node, -1 for none
-        self.held: list[list[Bid]] = []  # of each node, the least liked first
-        self.slots: list[int] = []  # that are open; those that fall vacant open when all have proposed
+        self.held: list[list[Bid]] = []  # by node, the least liked first
+        self.slots: list[int] = []  # open slots; vacant ones open when all have proposed
         self._offered: list[int] = []
-        self.moved: dict[int, int] = {}  # task -> where it was when the event began
-        self.touched: set[int] = set()  # nodes that hold others than when the event began
+        self.moved: dict[int, int] = {}  # task -> its node when the event began
+        self.touched: set[int] = set()  # nodes that hold other tasks than when the event began
         self._labels = Labels()
         self._standings: list[Any] = []
-        self._label = np.zeros(0)  # of each task's standing
-        self._paid = np.zeros(0)  # what each task costs where it is: inf without a place, -inf in rows that nobody has
+        self._label = np.zeros(0)  # label of each task's standing
+        self._paid = np.zeros(0)  # each task's cost at its place: inf without one, -inf in unused rows
         self._arrivals = np.zeros(0, dtype=np.int64)
         self.num_tasks = self._entered = 0
         self._bar = np.zeros(0)  # the label to beat on each node: -inf with a free slot, inf with none at all
@@ -84,7 +86,7 @@ class Level:
         self._pending: list[int] = []
         self._vacant: list[int] = []
 
-    # What happens
+    # Events
 
     def enter(self, j: int, standing: Any) -> None:
         """The task in row j arrives."""
@@ -100,7 +102,7 @@ class Level:
         self._pending.append(j)
 
     def withdraw(self, j: int) -> None:
-        """The task in row j is gone; its slot is vacant."""
+        """Remove the task in row j; its slot becomes vacant."""
         i = self.at[j]
         if i >= 0:
             self.slots[i] -= 1
@@ -112,7 +114,7 @@ class Level:
         self.moved.pop(j, None)
 
     def set_slots(self, i: int, slots: int) -> None:
-        """Node i offers so many slots from now on."""
+        """Set the number of slots that node i offers."""
         if i >= len(self.slots):
             self._grow_nodes(i + 1)
         self._offered[i] = slots
@@ -128,8 +130,9 @@ class Level:
         self._set_bar(i)
 
     def settle(self) -> None:
-        """Until nobody is left to propose, and then no vacancy that anybody wants: while they propose, a vacancy is
-        shut, since others may want it more.
+        """Let tasks propose until none is left, then fill vacancies until no task wants one.
+
+        While tasks propose, a vacancy is shut, since others may want it more.
         """
         if self._pending:
             waiting = sorted(self._pending, key=lambda j: (-self._label[j], self._arrivals[j]))
@@ -141,8 +144,10 @@ class Level:
             self._fill(self._vacant.pop())
 
     def restart(self, slots: list[int]) -> list[list[int]]:
-        """Take everybody's place away, and offer so many slots on each node [rows]. The tasks that now wait, those of
-        one rank together, the highest first: whoever calls sees them placed (`place`, `propose`) in this order.
+        """Remove all tasks from their places, and set the `slots` of each node [rows].
+
+        Returns the waiting tasks, those of one rank together, the highest first: the caller places them (`place`,
+        `propose`) in this order.
         """
         for j, i in enumerate(self.at):
             if i >= 0:
@@ -163,7 +168,8 @@ class Level:
         for start in range(0, len(tasks), AT_ONCE):
             some = tasks[start : start + AT_ONCE]
             for j, i, cost in self._cheapest(some):
-                # Nodes only get choosier while tasks propose: who still would have it is the cheapest one still.
+                # Nodes only become choosier while tasks propose: the cheapest one that would still accept is still the
+                # cheapest.
                 if i >= 0 and self._bar[i] < self._label[j]:
                     self._accept(j, i, cost)
                 else:
@@ -172,19 +178,19 @@ class Level:
                     self._propose(self._pending.pop())
 
     def place(self, j: int, i: int, cost: float, locality: float = 0.0) -> None:
-        """Put the waiting task j on node i, which has a free slot: for whoever knows already that it is stable."""
+        """Put the waiting task j on node i, which has a free slot: for callers that know it is stable."""
         self._put(j, i, cost, locality)
 
     def room(self, i: int) -> int:
-        """Free slots of node i."""
+        """Return the free slots of node i."""
         return self.slots[i] - len(self.held[i])
 
     def rooms(self) -> Ints:
-        """Free slots of each node [rows]."""
+        """Return the free slots of each node [rows]."""
         return np.array(self.slots, dtype=np.int64) - np.array([len(held) for held in self.held], dtype=np.int64)
 
     def close(self) -> None:
-        """The event is over: where a task is now is its place from here on."""
+        """End the event, and make the current places of tasks the reference."""
         if self.switching_cost:
             for j, before in self.moved.items():
                 if self.at[j] >= 0 and self.at[j] != before:
@@ -193,13 +199,16 @@ class Level:
         self.touched.clear()
 
     def blocking(self) -> Iterator[tuple[int, int]]:
-        """The (task, node) pairs that would rather have each other: none once settled. Looks at every pair."""
+        """Yield the (task, node) pairs that prefer each other: none once settled.
+
+        Looks at every pair.
+        """
         for j in np.flatnonzero(self._paid > -np.inf).tolist():
             costs = self.costs(j)
             better = (costs < self._paid[j]) & ~self._shut(j, self.pairs.localities(j), len(costs))
             yield from ((j, i) for i in np.flatnonzero(better).tolist())
 
-    # How it is repaired
+    # Repairs
 
     def _propose(self, j: int) -> None:
         costs, localities = self.costs(j), self.pairs.localities(j)
@@ -210,7 +219,7 @@ class Level:
         self._accept(j, i, float(costs[i]), 0.0 if localities is None else float(localities[i]))
 
     def _accept(self, j: int, i: int, cost: float, locality: float = 0.0) -> None:
-        """Node i takes task j, and if it is full turns out whom it likes least."""
+        """Put task j on node i, which, if full, displaces the task it likes least."""
         if len(self.held[i]) == self.slots[i]:
             displaced = self.held[i][0][3]
             self._put(displaced, -1, np.inf)
@@ -218,16 +227,19 @@ class Level:
         self._put(j, i, cost, locality)
 
     def _widen(self, i: int) -> bool:
-        """If a slot of node i was free all the time, nobody wants the others either: open them all. Whether it was."""
+        """Open all slots of node i if one was free during the event, and return whether it was.
+
+        A slot beside a free one is not wanted by any task.
+        """
         free = self.room(i) > 0
         if free:
             self.slots[i] = self._offered[i]
         return free
 
     def _fill(self, i: int) -> None:
-        """The free slots of node i go to the best tasks that prefer it; whose were theirs, which are vacant now.
+        """Give the free slots of node i to the best tasks that prefer it; their former slots become vacant.
 
-        Once is enough: tasks only gain while vacancies are filled, so nobody comes to want i who did not before.
+        Once is enough: tasks only gain while vacancies are filled, so no further task comes to prefer i.
         """
         self.slots[i] = self._offered[i]
         self._set_bar(i)
@@ -252,14 +264,14 @@ class Level:
                 j, room = int(equals[k]), room - 1
                 before = self.at[j]
                 self._put(j, i, float(costs[k]), 0.0 if localities is None else float(localities[k]))
-                # Beside a slot that was free all the time nobody wants another, unless it is about to be filled.
+                # Beside a slot that was free all the time no task wants another, unless it is about to be filled.
                 if before >= 0 and (self.room(before) == 1 or before in self._vacant):
                     self._vacant.append(before)
             if room:
                 waiting = waiting[~highest]
 
     def _best(self, equals: Ints, gains: Floats, localities: Floats | None, count: int) -> list[int]:
-        """The places of those of one standing that a vacancy goes to: by locality, by what they gain, by arrival."""
+        """Return the places of the tasks of one standing that a vacancy goes to: by locality, by gain, by arrival."""
         if len(equals) <= 1:
             return list(range(len(equals)))
         if count == 1 and localities is None:
@@ -270,7 +282,7 @@ class Level:
         return _largest(keys if localities is None else [localities, *keys], count)
 
     def _away_from(self, i: int) -> list[int]:
-        """The tasks that were on node i when the event began, and are not now."""
+        """Return the tasks that were on node i when the event began, and are not now."""
         if not self.switching_cost:
             return []
         return [j for j, before in self.moved.items() if before == i and self.at[j] != i]
@@ -283,7 +295,7 @@ class Level:
         return self.pairs.maybe_cheaper(i, limits)
 
     def _shut(self, j: int, localities: Floats | None, num_nodes: int) -> NDArray[np.bool_]:
-        """Which nodes would refuse task j."""
+        """Return which nodes would refuse task j."""
         label, bar = self._label[j], self._bar[:num_nodes]
         shut: NDArray[np.bool_] = bar >= label
         if localities is not None:
@@ -291,21 +303,23 @@ class Level:
         return shut
 
     def _cheapest(self, tasks: list[int]) -> Iterable[tuple[int, int, float]]:
-        """(task, the cheapest node that would not refuse it, its cost) of tasks of one rank; -1 if unknown."""
+        """Yield (task, its cheapest node that accepts it, the cost) for tasks of one rank; -1 if unknown."""
         if len(tasks) == 1 or (self.switching_cost and any(self._home(j) >= 0 for j in tasks)):
             return [(j, -1, math.inf) for j in tasks]
         return zip(tasks, *self.pairs.cheapest(tasks, self._tolls(tasks[0])), strict=True)
 
     def _tolls(self, j: int) -> Floats:
-        """What keeps task j from nodes that would refuse it by its standing alone, SHUT or 0 [rows, and some to come];
-        kept, since tasks of one rank come one after the other."""
+        """Return SHUT for nodes that would refuse task j by its standing alone, else 0 [rows, and more].
+
+        Kept, since tasks of one rank come one after the other.
+        """
         if self._label[j] != self._toll_label:
             self._toll_label = float(self._label[j])
             np.multiply(self._bar >= self._toll_label, SHUT, out=self._toll)
         return self._toll
 
     def costs(self, j: int) -> Floats:
-        """Of task j on each node, less where it was when the event began."""
+        """Return the costs of task j on each node, reduced at its node when the event began."""
         costs = self.pairs.costs(j)
         if self.switching_cost and (home := self._home(j)) >= 0:
             costs[home] -= self.switching_cost
@@ -314,10 +328,10 @@ class Level:
     def _home(self, j: int) -> int:
         return self.moved.get(j, self.at[j])
 
-    # What is kept
+    # State
 
     def _put(self, j: int, i: int, cost: float, locality: float = 0.0) -> None:
-        """The one place where the matching changes."""
+        """Put task j on node i; all changes of the matching go through here."""
         before = self.at[j]
         self.moved.setdefault(j, before)
         if before >= 0:
@@ -373,7 +387,7 @@ class Level:
 
 
 def _largest(keys: list[Floats | Ints], count: int) -> list[int]:
-    """The places of the `count` largest by the first key, then the second ..., the best first."""
+    """Return the places of the `count` largest by the first key, then the second ..., the best first."""
     if count > 1:
         order: list[int] = np.lexsort([-key for key in reversed(keys)])[:count].tolist()
         return order

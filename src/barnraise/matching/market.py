@@ -1,12 +1,11 @@
 """A standing market: a matching that stays stable while nodes and tasks come, go and change.
 
-Each event repairs the matching instead of making it anew (`level.py`). With `sized`, room is counted in units of work.
-Then a stable matching need not exist, unless nodes rank larger tasks first; so tasks are taken by half-octave size
-classes, from the largest down. Within a class every task takes one slot, as large as the class; a node offers as many
-as the larger classes leave room for. Smaller tasks never displace larger ones, so an event is repaired class by class,
-once from top to bottom.
+Each event repairs the matching (`level.py`). With `sized`, room is counted in units of work. Then a stable matching
+need not exist, unless nodes rank larger tasks first; so tasks are taken by half-octave size classes, from the largest
+down. Within a class every task takes one slot, as large as the class; a node offers as many as the larger classes leave
+room for. Smaller tasks never displace larger ones, so an event is repaired class by class, once from top to bottom.
 
-Prices (`prices.py`) are made when the market opens, and anew by `renew`; in between they hold, and a node that joins
+Prices (`prices.py`) are computed when the market opens, and by `renew`; in between they hold, and a node that joins
 gets the price that follows from them. A price never leaves a task without a place, but it may leave a good node idle
 when much has gone since: `drift` says how much.
 """
@@ -26,21 +25,20 @@ from .pricing import PriceBook
 from .tables import NodeTable, TaskTable, ViewPairs
 
 NOISE = 0.2
-"""The share by which a node's rates must differ from those in use to move anything, where they are measured."""
+"""Share by which a node's measured rates must differ from those in use to move a task."""
 
-Room = tuple[int, float]  # of a node: for how many tasks, and for how much work
+Room = tuple[int, float]  # (number of tasks, amount of work) of a node
 NO_ROOM: Room = (0, 0.0)
 
 
 class Market:
     """A stable matching of tasks to nodes, repaired at each event.
 
-    Each event returns what moved: {task id: its new node, or None if it has none now}; `rematches` counts those of all
-    events that had a node and got another. The same events give the same
-    matching. `sized`: `work_capacity` of nodes counts, not `capacity` alone. `priced`: congestion prices. `tolerance`:
-    the share by which a node's rates must differ from those in use to count as a change. `best_for_nodes`: of the
-    stable matchings, that in which nodes are best off is made as the market opens, and by `renew`; events repair it
-    from there.
+    Each event returns the moves: {task id: its new node, or None if it has none now}; `rematches` counts those of all
+    events that had a node and got another. The same events give the same matching. `sized`: `work_capacity` of nodes
+    counts, not `capacity` alone. `priced`: congestion prices. `tolerance`: the share by which a node's rates must
+    differ from those in use to count as a change. `best_for_nodes`: the stable matching that is best for nodes is made
+    as the market opens, and by `renew`; events repair it from there.
     """
 
     def __init__(
@@ -59,12 +57,12 @@ class Market:
         self.best_for_nodes = best_for_nodes
         self._nodes = NodeTable(self.preferences, by_work=sized)
         self._tasks: dict[TaskId, TaskView] = {}
-        self._order: list[tuple[float, ...]] = []  # of the levels, the highest first
+        self._order: list[tuple[float, ...]] = []  # the levels, the highest first
         self._levels: dict[tuple[float, ...], _Class] = {}
         self._book: PriceBook | None = None
-        self.rematches = 0  # of all moves: those that took a task from one node to another
-        self._changed = 0  # since prices were made: nodes that came, went or changed, and tasks that have no match
-        self._beyond: Counter[object] = Counter()  # of them, by what tasks have in common: those that are too many
+        self.rematches = 0  # moves that took a task from one node to another
+        self._changed = 0  # changes since prices were made: nodes that came, went or changed, and tasks without a match
+        self._beyond: Counter[object] = Counter()  # surplus tasks among them, by their common properties
         for node in nodes:
             self._check_new_node(node)
             self._nodes.add(node)
@@ -75,17 +73,17 @@ class Market:
 
     @property
     def nodes(self) -> list[NodeView]:
-        """Those in the market, in the order of the rows in which they are kept."""
+        """Return the nodes in the market, in the order of their rows."""
         return [node for node in self._nodes.views if node is not None]
 
     @property
     def tasks(self) -> list[TaskView]:
-        """Those in the market, first come first."""
+        """Return the tasks in the market, in order of arrival."""
         return list(self._tasks.values())
 
     @property
     def assignment(self) -> dict[TaskId, NodeId]:
-        """Task id -> node id of every task that has a place; a copy."""
+        """Return task id -> node id of every task that has a place; a copy."""
         found: dict[TaskId, NodeId] = {}
         for task_id, task in self._tasks.items():
             level = self._levels[self._key(task)]
@@ -95,15 +93,18 @@ class Market:
         return found
 
     def __contains__(self, node_id: NodeId) -> bool:
-        """Whether a node is in the market."""
+        """Return whether a node is in the market."""
         return node_id in self._nodes.index
 
     def __len__(self) -> int:
-        """Nodes in the market."""
+        """Return the number of nodes in the market."""
         return len(self._nodes.index)
 
     def held(self, node_id: NodeId) -> list[TaskId]:
-        """The tasks that have a place on a node, the most liked first. InputError if it is not here."""
+        """Return the tasks that have a place on a node, the most liked first.
+
+        InputError if the node is not here.
+        """
         self._check_known(node_id, "hold tasks")
         i = self._nodes.index[node_id]
         levels = (self._levels[key] for key in self._order)
@@ -111,17 +112,22 @@ class Market:
 
     @property
     def prices(self) -> dict[NodeId, float]:
-        """Seconds that a place costs beside the time there: for a task, or with `sized` for a unit of work."""
+        """Return the seconds that a place costs beside its time: for a task, or if `sized` for a unit of work."""
         return {node_id: self._nodes.price(i) for node_id, i in self._nodes.index.items()}
 
     @property
     def drift(self) -> float:
-        """How much is not as it was when prices were made, as a share of all: each time that a node came, went or
-        changed, and tasks; those that replaced others like them changed nothing."""
+        """Return the changes since prices were made, as a share of all nodes and tasks.
+
+        Each arrival, departure and change of a node counts, and tasks, except those that replaced others like them.
+        """
         return self._changed / max(1, len(self._nodes.index) + len(self._tasks))
 
     def join(self, node: NodeView) -> dict[TaskId, NodeId | None]:
-        """A node arrives with all of its room. InputError if its id is taken."""
+        """Add a node with all of its room.
+
+        InputError if its id is taken.
+        """
         self._check_new_node(node)
         self._changed += 1
         i = self._nodes.add(node)
@@ -130,15 +136,20 @@ class Market:
         return self._moved()
 
     def leave(self, node_id: NodeId) -> dict[TaskId, NodeId | None]:
-        """A node departs and its tasks look for other places. InputError if it is not here."""
+        """Remove a node; its tasks look for other places.
+
+        InputError if it is not here.
+        """
         self._check_known(node_id, "leave")
         self._changed += 1
         self._settle({self._nodes.remove(node_id)})
         return self._moved()
 
     def change(self, node: NodeView) -> dict[TaskId, NodeId | None]:
-        """A node has other room, rates, shards or trust. Nothing moves for rates within `tolerance`, nor for less than
-        the preferences' switching cost. InputError if it is not here.
+        """Update a node's room, rates, shards or trust.
+
+        Rates within `tolerance` move nothing, nor do gains below the preferences' switching cost. InputError if it is
+        not here.
         """
         self._check_known(node.id, "change")
         i = self._nodes.index[node.id]
@@ -150,7 +161,7 @@ class Market:
             self._changed += 1
             self._nodes.set_room(i, node.capacity, node.work_capacity)
             self._settle({i})
-        else:  # it leaves, and comes back as what it is now: both steps are sure to end
+        else:  # it leaves and rejoins with its new state: both steps are sure to end
             self._changed += 1
             self._nodes.remove(node.id)
             self._settle({i})
@@ -161,16 +172,25 @@ class Market:
         return self._moved()
 
     def add(self, task: TaskView) -> dict[TaskId, NodeId | None]:
-        """A task arrives. InputError if its id is taken."""
+        """Add a task to the market.
+
+        InputError if its id is taken.
+        """
         return self.exchange((), (task,))
 
     def remove(self, task_id: TaskId) -> dict[TaskId, NodeId | None]:
-        """A task departs, done or withdrawn; its room is offered to others. InputError if it is not here."""
+        """Remove a task, done or withdrawn; its room is offered to others.
+
+        InputError if it is not here.
+        """
         return self.exchange((task_id,), ())
 
     def exchange(self, gone: Sequence[TaskId], new: Sequence[TaskView]) -> dict[TaskId, NodeId | None]:
-        """Tasks depart as others arrive: what falls vacant goes to the newcomers first where they are of equal rank,
-        so fewer move than one event after the other. InputError as for `remove` and `add`."""
+        """Remove tasks and add others in one event.
+
+        Vacancies go to the new ones first where they are of equal rank, so fewer move than in two events. InputError as
+        for `remove` and `add`.
+        """
         going, coming = set(gone), {task.id for task in new}
         for task_id in going - self._tasks.keys():
             raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
@@ -190,7 +210,7 @@ class Market:
         return moved
 
     def _withdraw(self, task_id: TaskId) -> tuple[float, ...]:
-        """The level that it was in."""
+        """Return the level that the task was in."""
         task = self._tasks.pop(task_id)
         self._differ(task, -1)
         key = self._key(task)
@@ -199,8 +219,9 @@ class Market:
         return key
 
     def renew(self) -> dict[TaskId, NodeId | None]:
-        """Make prices anew and match from scratch; of equally good places a task keeps its own. A matter of half a
-        second at ten thousand nodes and tasks: for an idle moment after some `drift`.
+        """Compute prices and the matching from scratch; of equally good places a task keeps its own.
+
+        Takes half a second at ten thousand nodes and tasks: for an idle moment after some `drift`.
         """
         self._changed = 0
         self._beyond.clear()
@@ -216,15 +237,17 @@ class Market:
         return self._moved()
 
     def blocking_pairs(self) -> list[tuple[TaskId, NodeId]]:
-        """The (task id, node id) pairs that would rather have each other, by more than the switching cost, at the
-        prices in use: none, after any sequence of events. Looks at every pair, so it is for checks and studies.
+        """Return the (task id, node id) pairs that prefer each other by more than the switching cost.
+
+        At the prices in use; there are none after any sequence of events. Looks at every pair, so it is for checks and
+        studies.
         """
         return [(level.name(j), self._name(i)) for level in self._levels.values() for j, i in level.market.blocking()]
 
-    # How it is repaired
+    # Repairs
 
     def _settle(self, changed: set[int]) -> None:
-        """From the largest class down: a node whose load changed above has other slots below."""
+        """Settle from the largest class down: a node whose load changed above has other slots below."""
         left = {i: self._room(i) for i in changed}
         for key in self._order:
             level = self._levels[key]
@@ -307,26 +330,26 @@ class _Class:
         self.size = size
         self.tasks = TaskTable()
         self.market = Level(ViewPairs(nodes, self.tasks), switching_cost)
-        self._rooms: list[Room] = []  # of each node, for this class and those below
+        self._rooms: list[Room] = []  # by node, for this class and those below
 
     def offer(self, i: int, room: Room) -> None:
-        """Node `i` has such room for this class and those below."""
+        """Give node `i` this room for this class and those below."""
         if i >= len(self._rooms):
             self._rooms += [NO_ROOM] * (i + 1 - len(self._rooms))
         self._rooms[i] = room
         self.market.set_slots(i, self._slots(*room))
 
     def offer_all(self, rooms: list[Room]) -> list[int]:
-        """The same of each node [rows], but for having the slots opened: how many there are."""
+        """Do the same for each node [rows] without opening the slots, and return their numbers."""
         self._rooms = list(rooms)
         return [self._slots(*room) for room in rooms]
 
     def left(self, i: int) -> Room:
-        """The room of node `i` for the classes below."""
+        """Return the room of node `i` for the classes below."""
         return self.less(i, self._rooms[i])
 
     def less(self, i: int, room: Room) -> Room:
-        """What this class leaves of such room of node `i`."""
+        """Return the room of node `i` that this class leaves."""
         held = self.market.held[i]
         if not held:
             return room
@@ -336,7 +359,7 @@ class _Class:
         return tasks - len(held), work
 
     def _slots(self, tasks: int, work: float) -> int:
-        """How many of these a node takes that has room for so many tasks, and so much work."""
+        """Return how many tasks of this class fit into room for `tasks` tasks and `work` units."""
         if not self.size or work >= LARGEST_AMOUNT:
             return tasks
         return int(min(tasks, work / self.size))
@@ -353,7 +376,7 @@ class _Class:
 
 
 def same_but_for_room(before: NodeView, now: NodeView, tolerance: float) -> bool:
-    """Whether only the room of a node differs, and its rates by less than `tolerance`."""
+    """Return whether only the room of a node differs, and its rates by less than `tolerance`."""
     if (before.kinds, before.memory_bytes, before.trust, before.shards) != (
         now.kinds,
         now.memory_bytes,

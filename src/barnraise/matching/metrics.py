@@ -1,4 +1,4 @@
-"""What a matching was worth over time: averages by time, idle time, conflicts, moves, regret."""
+"""Metrics of a matching over time: averages by time, idle time, conflicts, moves, regret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnraise.core.errors import InputError
 
 @dataclass
 class TimeAverage:
-    """The mean over time of what changes in steps, such as a stability index: each value holds until the next.
+    """The mean over time of a value that changes in steps, such as a stability index.
 
     >>> index = TimeAverage()
     >>> for time, value in [(0, 1.0), (3, 0.0), (4, 1.0)]:
@@ -24,7 +24,10 @@ class TimeAverage:
     value: float = 0.0
 
     def note(self, time: float, value: float) -> None:
-        """`value` holds from `time` on. InputError if that is before the last one."""
+        """Record that `value` holds from `time` on.
+
+        InputError if that is before the last one.
+        """
         if self.time is None:
             self.start = time
         else:
@@ -32,7 +35,7 @@ class TimeAverage:
         self.time, self.value = time, value
 
     def mean(self, until: float) -> float:
-        """Up to `until`; the value itself where no time has passed, and 0 without any."""
+        """Return the mean up to `until`; the value itself where no time has passed, and 0 without any."""
         if self.time is None or until <= self.start:
             return self.value
         return (self.total + self.value * self._since(until)) / (until - self.start)
@@ -50,7 +53,7 @@ class MatchingTally:
 
     events: int = 0  # joins, leaves, changes, tasks that come and go
     moves: int = 0  # tasks that got a node, another one, or lost theirs
-    rematches: int = 0  # those of the moves that took a task from one node to another
+    rematches: int = 0  # moves that took a task from one node to another
     offers: int = 0
     refused: int = 0  # offers that a node could not take, or that were stale
     busy: float = 0.0  # seconds of slots at work
@@ -62,17 +65,20 @@ class MatchingTally:
 
     @property
     def conflicts(self) -> float:
-        """The share of offers that came to nothing."""
+        """Return the share of offers that were refused."""
         return self.refused / self.offers if self.offers else 0.0
 
     @property
     def idle(self) -> float:
-        """The share of the slots' time without work."""
+        """Return the share of the slots' time without work."""
         return 1 - self.busy / self.available if self.available else 0.0
 
 
 def regret(cost: float, bound: float) -> float:
-    """How much dearer than the least possible, as a share: cost / bound - 1. `bound` comes of `optimum.py`."""
+    """Return the relative excess over the least cost: cost / bound - 1.
+
+    `bound` is computed in `optimum.py`.
+    """
     if not bound > 0:
         raise InputError(f"bound is {bound}, but must be above 0: nothing compares with a cost of nothing")
     return cost / bound - 1

@@ -1,4 +1,4 @@
-"""The least total cost: what every other scheduler is measured against, and a scheduler for small numbers.
+"""The least total cost, by which other schedulers are measured, and a scheduler for small numbers.
 
     min sum_ij x_ij c_ij,   sum_i x_ij = 1 for each task j,   sum_j w_j x_ij <= C_i for each node i
 
@@ -23,8 +23,10 @@ from .tables import cost_matrix
 
 
 def assignment_optimum(costs: ArrayLike, capacity: ArrayLike) -> float:
-    """The least total of `costs` [tasks, nodes] (inf refuses) with one slot a task and `capacity` [nodes] slots; inf if
-    not every task finds one. The Hungarian method: minutes at ten thousand.
+    """Return the least total of `costs` [tasks, nodes] with one slot a task and `capacity` [nodes] slots.
+
+    inf in `costs` refuses; the result is inf if not every task finds a slot. The Hungarian method: minutes at ten
+    thousand.
 
     >>> assignment_optimum([[1, 4], [2, 9]], [1, 1])
     6.0
@@ -36,9 +38,10 @@ def assignment_optimum(costs: ArrayLike, capacity: ArrayLike) -> float:
 
 
 def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> tuple[float, Floats]:
-    """(the least total, x [tasks, nodes]) with tasks of `sizes` [tasks] that may be divided among nodes with room for
-    `capacity` [nodes]: no assignment of whole tasks costs less. (inf, zeros) if there is none, as where a task fits
-    nowhere. HiGHS: seconds at 400.
+    """Return (the least total, x [tasks, nodes]) with tasks that may be divided among nodes.
+
+    Tasks of `sizes` [tasks] on nodes with room for `capacity` [nodes]: no assignment of whole tasks costs less. (inf,
+    zeros) if there is none, as where a task fits nowhere. HiGHS: seconds at 400.
 
     >>> total, shares = relaxed_optimum([[1, 4], [1, 4]], [2, 2], [3, 8])
     >>> total, shares.sum(axis=0).tolist()
@@ -67,10 +70,10 @@ def relaxed_optimum(costs: ArrayLike, sizes: ArrayLike, capacity: ArrayLike) -> 
 
 
 class Optimum(Planned):
-    """As many tasks as possible, at the least total cost; priorities are ignored.
+    """Assigns as many tasks as possible, at the least total cost; priorities are ignored.
 
-    With `work_capacity` the linear relaxation is solved, and tasks go where most of them went, the surest first, as far
-    as there is room; the rest to the cheapest node that has some. O(tasks^2 * nodes): for some hundreds.
+    With `work_capacity` the linear relaxation is solved, and tasks go to the node with their largest part, the surest
+    first, as far as there is room; the rest to the cheapest node with room. O(tasks^2 * nodes): for some hundreds.
     """
 
     def __init__(self, default_speed: float = 1000.0, default_bandwidth: float = 1.25e6) -> None:
@@ -107,5 +110,5 @@ class Optimum(Planned):
 
 
 def _seats(capacity: np.typing.NDArray[np.int64], most: int) -> np.typing.NDArray[np.int64]:
-    """Each node's number as often as it has slots, at most `most` times."""
+    """Return each node's number once a slot, at most `most` times."""
     return np.repeat(np.arange(len(capacity)), np.minimum(capacity, most))

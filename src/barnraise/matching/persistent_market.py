@@ -1,4 +1,4 @@
-"""The scheduler that keeps a stable matching: at each call for what is given once, standing for what is on offer."""
+"""The scheduler that keeps a stable matching: computed at each call for single tasks, standing for tasks on offer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from .scores import Floats
 from .stability import blocking_density, stability_index
 
 MOST_LOOKED_AT = 64
-"""Tasks and nodes that figures are made of."""
+"""Tasks and nodes, at most, from which figures are computed."""
 
 DRIFT = 1.0
-"""How much comes, goes and changes, as a share of all, before prices are made anew."""
+"""Changes, as a share of all nodes and tasks, after which prices are computed again."""
 
 
 @dataclass(slots=True)
 class _Places:
-    """What stands in the market for one task on offer: its first so many copies."""
+    """The copies of one task on offer in the market, numbered from the first."""
 
     task: TaskView
-    left: float  # about how often it can still be given
+    left: float  # about how often it can still be assigned
     count: int = 0
 
     def room(self, each: int) -> int:
-        """For how many nodes it is, of so many that each may have; changes seldom as it runs out."""
+        """Return for how many nodes it is, of `each` that each task may have; changes seldom as it runs out."""
         return min(each, 1 << max(1, int(min(each, self.left))).bit_length() - 1)
 
 
 class GaleShapley(Scheduler):
-    """Stable matchings on measured speeds and bandwidths. It remembers a standing market.
+    """Stable matchings on measured speeds and bandwidths, with a standing market as memory.
 
-    Tasks that are given once are matched with the nodes that ask, from scratch, at congestion prices. What is on offer
-    stands in a market with all nodes that have asked, those at work too, and is repaired as they come, go and change: a
-    node that asks gets the task that it holds there, so it stays with what suits it better than it suits others. That
-    market is stable by time, or at congestion prices where it is `priced`. `tally` counts what moved.
+    Tasks that are assigned once are matched with the nodes that ask, from scratch, at congestion prices. Tasks on offer
+    are in a market with all nodes that have asked, busy ones too, which is repaired as they come, go and change: a node
+    that asks gets the task that it holds there, so it stays with tasks that suit it better than they suit others. That
+    market is stable by time, or at congestion prices where it is `priced`. `tally` counts the moves.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class GaleShapley(Scheduler):
         self.best_for_nodes = best_for_nodes
         self.market = Market(self.preferences, priced=priced, tolerance=NOISE, best_for_nodes=best_for_nodes)
         self.tally = MatchingTally()
-        self._places: dict[TaskId, _Places] = {}  # of each task on offer
+        self._places: dict[TaskId, _Places] = {}  # by task on offer
         self._each = 1  # for how many nodes each is, at most
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
@@ -98,7 +98,7 @@ class GaleShapley(Scheduler):
             self._count(self.market.leave(node))
 
     def figures(self) -> MarketFigures | None:
-        """Of the first nodes at most, with what they hold and what nobody does: it takes some ten milliseconds."""
+        """Return the figures for the first nodes, with their tasks and unassigned ones: some ten milliseconds."""
         nodes, at = self.market.nodes[:MOST_LOOKED_AT], self.market.assignment
         if not self._places or not nodes:
             return None
@@ -140,11 +140,11 @@ class GaleShapley(Scheduler):
 
     @property
     def _fair(self) -> int:
-        """For how many nodes each task on offer is, so that there is something for everyone; changes seldom."""
+        """Return for how many nodes each task on offer is, so that every node can have one; changes seldom."""
         return 1 << max(0, -(-len(self.market) // max(1, len(self.on_offer))) - 1).bit_length()
 
     def _stock(self) -> None:
-        """Have something in the market for each node, unless all is alike: then whoever asks gets the next."""
+        """Keep something in the market for each node, unless all is alike: then each node gets the next task."""
         wanted = {task.id: task for task in self.on_offer} if len(self.on_offer) > 1 else {}
         gone: list[TaskId] = []
         new: list[TaskView] = []
@@ -154,7 +154,7 @@ class GaleShapley(Scheduler):
                 del self._places[task_id]
         for task_id, task in wanted.items():
             places = self._places.setdefault(task_id, _Places(task, task.times))
-            if places.task is not task:  # it begins anew
+            if places.task is not task:  # it starts again
                 places.task, places.left = task, task.times
             room = places.room(self._each)
             gone += self._trim(places, room)
@@ -163,13 +163,13 @@ class GaleShapley(Scheduler):
         self._exchange(gone, new)
 
     def _trim(self, places: _Places, count: int) -> list[TaskId]:
-        """Have `count` places at most; those that are too many."""
+        """Keep at most `count` places, and return the surplus ones."""
         gone = [self.copy(places.task, number).id for number in range(count, places.count)]
         places.count = min(places.count, count)
         return gone
 
     def _gave(self, task_id: TaskId) -> None:
-        """Of what is on offer somebody got some, so there is less of it, and in the end for fewer."""
+        """Account for an assignment of a task on offer, which leaves less of it, and in the end fewer places."""
         if task_id in self._places:
             places = self._places[task_id]
             places.left -= 1
@@ -185,15 +185,17 @@ class GaleShapley(Scheduler):
         self.tally.rematches = self.market.rematches
 
     def _best(self, tasks: Sequence[TaskView], node: NodeView) -> list[tuple[TaskId, NodeId]]:
-        """With one node every task proposes to it, so it simply takes those it ranks highest: one pass."""
+        """Return the tasks that the one node ranks highest: every task proposes to it, so one pass is enough."""
         willing = [task for task in tasks if meets(task, node)]
         best = heapq.nlargest(node.capacity, willing, key=lambda task: self.preferences.node_score(task, node))
         return [(task.id, node.id) for task in best]
 
 
 def _regret(costs: Floats, matched: Sequence[int], room: Sequence[int]) -> float:
-    """By how much dearer the matched pairs are than the least that the same tasks could cost on these nodes: with one
-    slot a task that is the linear program's bound."""
+    """Return the relative excess of the matched pairs over the least cost of the same tasks on these nodes.
+
+    With one slot a task that is the linear program's bound.
+    """
     held = [j for j, i in enumerate(matched) if i >= 0]
     cost = float(sum(costs[j, matched[j]] for j in held))
     least = assignment_optimum(costs[held], room) if held else 0.0

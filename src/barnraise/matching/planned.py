@@ -1,4 +1,4 @@
-"""Schedulers that look at all nodes together, and give who asks what they had planned for it."""
+"""Schedulers that plan for all nodes together, and give a node that asks its planned tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from .market import NOISE, same_but_for_room
 
 
 class Planned(Scheduler):
-    """`assign` over what is on offer and all nodes that have asked, those at work too; made anew when it is not about
-    the same nodes and tasks any more. Tasks that are given once are assigned among the nodes that ask. It remembers
-    nodes and plan.
+    """Runs `assign` over the tasks on offer and all nodes that have asked, busy ones too.
+
+    The plan is computed again when nodes or tasks have changed. Tasks that are assigned once go to the nodes that ask.
+    It remembers nodes and plan.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Planned(Scheduler):
         return pairs
 
     def _planned(self, node: NodeView) -> list[tuple[TaskId, NodeId]]:
-        """What there is for a node in the plan; what it can do, if all of that is planned for others."""
+        """Return the planned tasks of a node; those that it can do, if all of them are planned for others."""
         if self._plan is None:
             everyone = list(self._known.values())
             planned = self.assign(self.offered(len(everyone)), everyone)

@@ -1,19 +1,19 @@
-"""How long a task will take on a node, from how long the node's finished tasks were seen to take.
+"""Predictions of a task's time on a node, from the observed times of the node's finished tasks.
 
     p_ij = work_j * pace_ik                k: tasks of one kind whose steps are about as large as those of j
     d_ij = bytes down / down_i + bytes up / up_i + latencies
 
 `pace_ik` is the mean of the logarithms of seconds a unit of work over the node's newest tasks of the sort k, a quarter
-of them left out at each end (one task that took ten times as long moves little), drawn towards that over all its
-newest tasks while few of the sort were seen. Seconds are those that the controller saw, from when the node was free to
-its result; what a node says of its own speed counts until its first task is done, and what it says of its link only
-shifts seconds between p and d: their sum is what was seen. Results that were held back and come at once count as one,
-so that nobody seems faster for it.
+of them left out at each end (one task that took ten times as long moves little), shrunk towards that over all its
+newest tasks while few of the sort were seen. Seconds are those that the controller observed, from when the node was
+free to its result; a node's claimed speed counts until its first task is done, and its claims of the link only shift
+seconds between p and d: their sum was observed. Results that were held back and submitted at once count as one, so that
+no node seems faster for it.
 
-Each half has an uncertainty of its own: how far the newest tasks were from what was expected of them, and how well that
-is known after so few.
+Each half has an uncertainty of its own: the deviation of the newest tasks from their predictions, and the uncertainty
+of the estimate from so few.
 
-Pure: the same tasks in the same order make the same predictor, so a ledger that is replayed makes it anew.
+Pure: the same tasks in the same order make the same predictor, so a replayed ledger restores it.
 """
 
 from __future__ import annotations
@@ -25,44 +25,48 @@ from statistics import median
 import msgspec
 
 REMEMBERED = 8
-"""Tasks of a node, and of each sort of tasks, that are looked back on."""
+"""Tasks of a node, and of each sort of tasks, that are remembered."""
 
 MOST_SORTS = 16
-"""Sorts of tasks of a node that are told apart: the newest."""
+"""Sorts of tasks of a node that are distinguished: the newest."""
 
 DOUBT = 1.0
-"""So many tasks of the node's own pace count beside those of a sort."""
+"""Weight, in tasks, of the node's own pace beside those of a sort."""
 
 AT_ONCE, EARLY = 0.25, 0.2
-"""A result that took less than the first share of what was expected, of a task that the node had for more than the
-second share of the one before, was held back: it counts together with that one. At most MOST_AT_ONCE of them, as many
-as a node may have open."""
+"""Bounds that recognise a held-back result, which counts together with the one before.
+
+It took less than the first share of the expected time, and the node had its task for more than the second share of the
+one before. At most MOST_AT_ONCE of them, as many as a node may have open.
+"""
 
 MOST_AT_ONCE = 4
 
 LEAST_SHARE = 0.25
-"""Of what was seen, that counts as computing however slow a node says that its link is."""
+"""Share of the observed time that counts as computing, for any claimed link."""
 
 UNKNOWN_SPREAD = 0.7
-"""Of the logarithm of seconds, before two tasks were seen: within a factor of two."""
+"""Standard deviation of the logarithm of seconds, before two tasks were seen: within a factor of two."""
 
 LEAST_SPREAD = 0.01
-"""Nothing is known better than that."""
+"""Lower bound of a standard deviation."""
 
 FEW, MOSTLY = 3, 0.5
-"""So many tasks say how fast a node computes, whatever they fetched; from then on those of which less than this share
-is waiting for bytes."""
+"""Tasks that define a node's speed in any case; from then on only tasks that wait for bytes less than this share of
+time."""
 
 MOST_OFF = 8.0
-"""What is fetched counts as at most so many times slower or faster than expected."""
+"""Factor, at most, between observed and expected fetch times."""
 
 SHORTEST, LONGEST = 1e-12, 1e12
-"""Seconds a unit of work, and seconds, are held within: everything stays finite."""
+"""Bounds of seconds a unit of work, and of seconds, so that everything stays finite."""
 
 
 class Times(msgspec.Struct, frozen=True, gc=False):
-    """What a task is expected to take: seconds of computing, of fetching before it, and of sending after it; and the
-    standard deviations of the logarithms of the first, and of the other two."""
+    """The expected times of a task: seconds of computing, of fetching before it, and of sending after it.
+
+    The deviations are standard deviations of the logarithms of the first, and of the other two.
+    """
 
     compute: float = 0.0
     fetch: float = 0.0
@@ -72,25 +76,29 @@ class Times(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def total(self) -> float:
-        """c_ij, prices aside."""
+        """Return c_ij in seconds, without prices."""
         return self.compute + self.fetch + self.send
 
     def end(self, given: float, free: float) -> float:
-        """When the result is to come of a task that is `given` at a time to a node that computes nothing else from
-        `free` on: it fetches meanwhile."""
+        """Return when the result is expected of a task `given` at a time to a node that is free from `free` on.
+
+        It fetches while it computes the task before.
+        """
         return max(given + self.fetch, free) + self.compute + self.send
 
     def waits(self, given: float, free: float) -> float:
-        """Seconds for which a node that is free has to wait for the task's bytes."""
+        """Return the seconds for which a free node has to wait for the task's bytes."""
         return max(0.0, given + self.fetch - max(given, free))
 
     def deviation(self, given: float, free: float) -> float:
-        """Seconds, a standard deviation, that `end` may be off: what is fetched while the node computes holds nothing
-        up."""
+        """Return the standard deviation of `end` in seconds.
+
+        Fetches while the node computes delay nothing.
+        """
         return math.hypot(self.compute_spread * self.compute, self.link_spread * (self.waits(given, free) + self.send))
 
     def computed(self, given: float, free: float, done: float) -> float:
-        """Seconds of computing, of a task whose result came at `done`."""
+        """Return the seconds of computing of a task whose result came at `done`."""
         since = max(given, free)
         return max(done - self.send - since - self.waits(given, free), LEAST_SHARE * (done - since), 0.0)
 
@@ -109,9 +117,12 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class Learned(msgspec.Struct):
-    """What a node's tasks tell of it: its pace (logarithm of seconds a unit of work), how far tasks were from that, the
-    paces of the newest tasks of each sort, by how much what it fetched took longer than its link's figures say (a
-    logarithm) and how far that scatters, and from when on it was free."""
+    """Statistics of a node's tasks: its pace, links and when it was free.
+
+    They are the pace (logarithm of seconds a unit of work), the deviation of tasks from it, the paces of the newest
+    tasks of each sort, the factor of fetch times over the link's figures (a logarithm) and its deviation, and since
+    when it was free.
+    """
 
     tasks: int = 0
     pace: float = 0.0
@@ -124,27 +135,29 @@ class Learned(msgspec.Struct):
 
     @property
     def rate(self) -> float:
-        """Units of work a second; 0 while no task was seen."""
+        """Return the units of work a second; 0 before the first task."""
         return math.exp(-self.pace) if self.newest else 0.0
 
     def compute(self, sort: str, work: float) -> float:
-        """p_ij in seconds, of a task of a sort; 0 while no task was seen."""
+        """Return p_ij in seconds, of a task of a sort; 0 before the first task."""
         if not self.newest or not work > 0.0:
             return 0.0
         return within(work * math.exp(self._pace(sort)))
 
     def compute_spread(self, sort: str) -> float:
-        """The standard deviation of p_ij's logarithm: of a task, and of what is expected after so few of the sort."""
+        """Return the standard deviation of p_ij's logarithm, with that of the estimate from few tasks."""
         known = len(self.sorts.get(sort, ())) + DOUBT if self.newest else 1.0
         return math.hypot(self.spread * math.sqrt(1.0 + 1.0 / known), UNKNOWN_SPREAD / max(1, self.tasks))
 
     def fetch(self, seconds: float) -> float:
-        """What takes so many seconds by the link's figures, as far as was seen."""
+        """Return the expected seconds of a transfer that takes `seconds` by the link's figures."""
         return within(seconds * math.exp(middle(self.fetched))) if self.fetched and seconds > 0.0 else seconds
 
     def observed(self, sort: str, work: float, times: Times, given: float, done: float) -> None:
-        """A task that was expected to take such `times` was given at a time and done at another. Where most of that is
-        for its bytes, it says how fast they come, once the pace is known."""
+        """Record a task with its expected `times`, when it was given and when it was done.
+
+        Where most of its time is for its bytes, it measures the link, once the pace is known.
+        """
         free, self.free = self.free, done - times.send
         waited = done - times.send - max(given, free) - self.compute(sort, work)
         waits = times.waits(given, free)
@@ -158,7 +171,7 @@ class Learned(msgspec.Struct):
             self.link_spread = spread([one - expected for one in self.fetched])
 
     def finished(self, sort: str, work: float, seconds: float, early: float = 0.0) -> None:
-        """A task was seen to take so long, which the node had so much `early`: correct what is expected of the next."""
+        """Record the seconds of a task, which the node had `early` seconds before, and update the estimates."""
         if not work > 0.0 or not seconds >= 0.0 or not math.isfinite(work) or not math.isfinite(seconds):
             return
         seen, last = Seen(sort, within(seconds), within(work)), self.newest[-1] if self.newest else None
@@ -180,13 +193,13 @@ class Learned(msgspec.Struct):
             self.spread = spread([pace - of_sort[each.sort] for pace, each in zip(newest, self.newest, strict=True)])
 
     def _pace(self, sort: str) -> float:
-        """That of a sort of tasks: what was seen of it, drawn towards the node's own."""
+        """Return the pace of a sort of tasks, shrunk towards the node's own."""
         known = self.sorts.get(sort, ())
         return (len(known) * middle(known) + DOUBT * self.pace) / (len(known) + DOUBT) if known else self.pace
 
 
 def sort_of(kind: str, work: float, steps: int) -> str:
-    """What tasks are told apart by: their kind, and how large a step is, to half an octave.
+    """Return the sort of a task: its kind, and the size of a step to half an octave.
 
     >>> sort_of("train", 8 * 256 * 20, 20), sort_of("train", 8 * 1024 * 20, 20)
     ('train 22', 'train 26')
@@ -196,7 +209,7 @@ def sort_of(kind: str, work: float, steps: int) -> str:
 
 
 def transfer(num_bytes: float, bandwidth: float, latency: float) -> float:
-    """Seconds that so many bytes take on a link.
+    """Return the seconds that `num_bytes` bytes take on a link.
 
     >>> transfer(1e6, 1e6, 0.5), transfer(0, 1e6, 0.5)
     (1.5, 0.0)
@@ -205,7 +218,7 @@ def transfer(num_bytes: float, bandwidth: float, latency: float) -> float:
 
 
 def middle(values: Sequence[float]) -> float:
-    """The mean without a quarter of the values at each end, and at least one of each of three.
+    """Return the mean without a quarter of the values at each end, at least one of each of three.
 
     >>> middle([1.0]), middle([1.0, 2.0]), middle([1.0, 2.0, 90.0]), middle([0.0, 1.0, 3.0, 90.0])
     (1.0, 1.5, 2.0, 2.0)
@@ -216,8 +229,9 @@ def middle(values: Sequence[float]) -> float:
 
 
 def spread(differences: Sequence[float]) -> float:
-    """About the standard deviation of what differs so from what was expected: 1.5 median absolute deviations, as of a
-    normal distribution, whatever a few of them are.
+    """Return a robust standard deviation of `differences` from expectations.
+
+    It is 1.5 median absolute deviations, as of a normal distribution, so outliers matter little.
 
     >>> spread([0.5, -0.5, 1.0, 50.0]), spread([0.0])
     (1.125, 0.7)
@@ -228,7 +242,7 @@ def spread(differences: Sequence[float]) -> float:
 
 
 def within(value: float) -> float:
-    """Held within SHORTEST and LONGEST."""
+    """Hold a value within SHORTEST and LONGEST."""
     if value < SHORTEST:
         return SHORTEST
     return LONGEST if value > LONGEST else value

@@ -1,12 +1,12 @@
-"""Two-sided preferences from what was measured, with no requirement ever traded away.
+"""Two-sided preferences from measurements, in which a requirement always holds.
 
-A task prefers the node that has it back soonest: least c_ij = p_ij + d_ij, compute plus transfer, and the node's
+A task prefers the node that returns it soonest: least c_ij = p_ij + d_ij, compute plus transfer, and the node's
 congestion price (`prices.py`). A node ranks the larger size class first, then priority, then trust (a task that few are
 trusted with), then locality (the share of its data already there). Size first matters: on lognormal speeds, nodes that
-rank by priority and locality alone make a stable matching about as dear as a random one.
+rank by priority and locality alone make a stable matching about as expensive as a random one.
 
-Sizes are rounded up to half octaves, so that tasks of nearly one size are equals: among them a node keeps whom it has,
-and few move when one comes or goes.
+Sizes are rounded up to half octaves, so that tasks of nearly one size are equals: among them a node keeps its own, and
+few move when one comes or goes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ NO_WORK = -10_000
 """The class of a task without work: below any that has some."""
 
 SLOWEST = 1e-6
-"""No rate is so small that a cost overflows."""
+"""Lower bound of rates, so that no cost overflows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """How costs and ranks are made. Rates of 0 (not measured) count as the defaults; OptionError unless these are above
-    0, or if `switching_cost` (seconds that a move to another node must gain: caches there are cold) is negative.
+    """Rules for costs and ranks.
+
+    Rates of 0 (not measured) count as the defaults; OptionError unless these are above 0, or if `switching_cost`
+    (seconds that a move to another node must gain: caches there are cold) is negative.
     """
 
     default_speed: float = 1000.0  # tokens a second
@@ -53,7 +55,7 @@ class Preferences:
             )
 
     def coefficients(self, node: NodeView) -> tuple[float, float, float, float]:
-        """Seconds on `node` for a unit of work, a byte down, a byte up, and in any case."""
+        """Return the seconds on `node` for a unit of work, a byte down, a byte up, and in any case."""
         return (
             1 / max(node.speed or self.default_speed, SLOWEST),
             1 / max(node.down_bandwidth or self.default_bandwidth, SLOWEST),
@@ -62,7 +64,7 @@ class Preferences:
         )
 
     def cost(self, task: TaskView, node: NodeView) -> float:
-        """c_ij in seconds: fetch, compute, hand back; requirements and prices aside."""
+        """Return c_ij in seconds: fetch, compute, send back; without requirements and prices."""
         down_bytes = task.down_bytes
         if task.shards:
             down_bytes += sum(num_bytes for shard, num_bytes in task.shards.items() if shard not in node.shards)
@@ -70,28 +72,28 @@ class Preferences:
         return down_bytes * down + task.up_bytes * up + task.work * work + fixed
 
     def task_score(self, task: TaskView, node: NodeView) -> float | None:
-        """How much the task likes the node, higher is better; None if it does not meet the requirements."""
+        """Return how much the task likes the node, higher is better; None if it does not meet the requirements."""
         return -self.cost(task, node) if meets(task, node) else None
 
     def node_score(self, task: TaskView, node: NodeView) -> NodeScore:
-        """How much the node likes the task; compares as a tuple, higher is better."""
+        """Return how much the node likes the task; compares as a tuple, higher is better."""
         return (*self.standing(task), locality(task, node))
 
     def standing(self, task: TaskView) -> tuple[float, float, float]:
-        """What all nodes agree on in ranking `task`; locality comes after it."""
+        """Return the part of the rank of `task` that is equal on all nodes; locality follows it."""
         size = size_class(task.work)
         if self.priority_first:
             return task.priority, size, task.min_trust
         return size, task.priority, task.min_trust
 
     def level(self, task: TaskView) -> tuple[float, ...]:
-        """The part of `standing` by which room is handed down where tasks have sizes: the size class comes last."""
+        """Return the part of `standing` by which room is handed down; with sizes, the size class comes last."""
         return self.standing(task)[: 2 if self.priority_first else 1]
 
 
 @lru_cache(maxsize=4096)
 def size_class(work: float) -> int:
-    """The least k with work <= 2^(k/2): half-octave classes.
+    """Return the least k with work <= 2^(k/2): half-octave classes.
 
     >>> [size_class(work) for work in (1, 1.2, 2**0.5, 1.5, 2, 1000)]
     [0, 1, 1, 2, 2, 20]
@@ -99,7 +101,7 @@ def size_class(work: float) -> int:
     if work <= 0:
         return NO_WORK
     index = math.ceil(PER_OCTAVE * math.log2(work))
-    while class_size(index) < work:  # rounding of the logarithm, either way
+    while class_size(index) < work:  # corrects rounding of the logarithm, either way
         index += 1
     while class_size(index - 1) >= work:
         index -= 1
@@ -107,12 +109,12 @@ def size_class(work: float) -> int:
 
 
 def class_size(index: float) -> float:
-    """The largest work in class `index`."""
+    """Return the largest work in class `index`."""
     return 0.0 if index == NO_WORK else 2.0 ** (index / PER_OCTAVE)
 
 
 def locality(task: TaskView, node: NodeView) -> float:
-    """The share of the task's shard bytes that the node has, 0 to 1."""
+    """Return the share of the task's shard bytes that the node has, 0 to 1."""
     if task.shards.keys().isdisjoint(node.shards):
         return 0.0
     total = sum(task.shards.values())

@@ -1,13 +1,12 @@
-"""Congestion prices: what a place on a node costs beside the time there, so that tasks spread over nodes as they would
-at the least total cost.
+"""Congestion prices: the cost of a node beside its time, so that tasks spread as at the least total cost.
 
 They are the dual prices lambda_i of the capacities in
 
     min sum_ij x_ij c_ij,   sum_i x_ij = 1 for each task j,   sum_j w_j x_ij <= C_i for each node i
 
-whose optimum sends a task where c_ij + lambda_i w_j is least. Per unit of work this is a transport problem. It is
+The optimum sends a task where c_ij + lambda_i w_j is least. Per unit of work this is a transport problem. It is
 solved with a little entropy (Cuturi, "Sinkhorn Distances", 2013; capacities as in Benamou et al., "Iterative Bregman
-Projections", 2015), which is lowered step by step. Of large markets a sample is solved, and every other node gets the
+Projections", 2015), which is lowered step by step. For large markets a sample is solved, and every other node gets the
 price at which the sample's tasks would just fill it.
 """
 
@@ -18,12 +17,12 @@ import numpy as np
 from .scores import Floats
 
 WARMEST, COLDEST = 1.0, 3e-4
-"""Entropy, as a share of the mean cost: from, to."""
+"""First and last entropy, as a share of the mean cost."""
 STEPS, ROUNDS = 28, 12
 
 
 def congestion_prices(costs: Floats, sizes: Floats, room: Floats) -> tuple[Floats, Floats, float]:
-    """(prices [nodes], what the tasks pay in all [tasks], the last entropy), all per unit of size.
+    """Return (prices [nodes], total payments [tasks], the last entropy), all per unit of size.
 
     `costs` are [tasks, nodes] per unit of size (inf refuses), `sizes` [tasks] and `room` [nodes] above 0. Every task
     must have a node, and the sizes fit into the room altogether.
@@ -49,10 +48,12 @@ def congestion_prices(costs: Floats, sizes: Floats, room: Floats) -> tuple[Float
 
 
 def fill_prices(costs: Floats, paid: Floats, room: Floats, entropy: float) -> Floats:
-    """The prices of nodes at which tasks that pay `paid` [tasks] would just fill their `room` [nodes]; `costs` are
-    [nodes, tasks], the others as above."""
+    """Return the prices of nodes at which tasks that pay `paid` [tasks] would just fill their `room` [nodes].
+
+    `costs` are [nodes, tasks], the others as above.
+    """
     margin = (paid - costs) / entropy
-    best = np.maximum.reduce(margin, axis=1, initial=-1e300)  # finite where a node refuses them all, too
+    best = np.maximum.reduce(margin, axis=1, initial=-1e300)  # finite also where a node refuses them all
     demand = best + np.log(np.add.reduce(np.exp(margin - best[:, None]), axis=1, initial=1e-290))
     prices: Floats = np.maximum(0.0, entropy * (demand - np.log(room)))
     return prices

@@ -1,4 +1,4 @@
-"""The prices of a market's nodes: made of all tasks and nodes, or of a sample, and then kept for nodes that join."""
+"""The prices of a market's nodes: computed from all tasks and nodes, or a sample, and kept for nodes that join."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from .scores import Floats, Ints
 from .tables import NodeTable, TaskTable
 
 SAMPLE = 400
-"""Tasks, and nodes, that prices are made of."""
+"""Tasks, and nodes, in the sample."""
 
 AT_ONCE = 32
-"""Nodes priced at once: what they cost stays in the cache."""
+"""Nodes priced at once: their costs stay in the cache."""
 
 
 class PriceBook:
-    """What some tasks pay in all (time and price) where they are best off: from this follows the price of any node,
-    that at which these tasks would just fill it. So a node that leaves and comes back has the price it had.
+    """The payments of some tasks (time and price) at their best node, from which any node's price follows.
+
+    It is the price at which these tasks would just fill the node. So a node that leaves and returns has the price it
+    had.
     """
 
     def __init__(self, nodes: NodeTable, tasks: Iterable[TaskView]) -> None:
@@ -33,18 +35,18 @@ class PriceBook:
         wanted = self._within(nodes, tasks, float(offered.sum()))
         kinds = {(task.work, task.down_bytes, task.up_bytes, frozenset(task.shards.items())) for task in wanted}
         if len(rows) < 2 or len(kinds) < 2:
-            return  # nobody has to choose
+            return  # no task has a choice
         self._make(nodes, rows, offered, wanted)
 
     def price(self, nodes: NodeTable, i: int) -> float:
-        """The price of the node in row `i`, which is charged none as yet: seconds a task, or a unit of work."""
+        """Return the price of the node in row `i`, which has none yet: seconds a task, or a unit of work."""
         offered = self._offered(nodes, i)
         if not self._entropy or offered <= 0:
             return 0.0
         return float(self._prices(self._sample.costs(nodes, i, slice(None))[None], np.array([offered]))[0])
 
     def charge(self, nodes: NodeTable) -> None:
-        """Every node its price."""
+        """Set the price of every node in the table."""
         prices = np.zeros(len(nodes))
         if self._entropy:
             rows, offered = self._selling(nodes)
@@ -61,7 +63,7 @@ class PriceBook:
         return fill_prices(costs / self._sizes, self._paid, offered * self._scale, self._entropy)
 
     def _selling(self, nodes: NodeTable) -> tuple[Ints, Floats]:
-        """The rows of nodes that have something to offer, and how much."""
+        """Return the rows of nodes with capacity to offer, and how much."""
         offered = {i: self._offered(nodes, i) for i in nodes.index.values()}
         rows = np.array([i for i, room in offered.items() if room > 0], dtype=np.int64)
         return rows, np.array([offered[i] for i in rows.tolist()])
@@ -85,7 +87,7 @@ class PriceBook:
         _, self._paid, self._entropy = congestion_prices(costs, mass, room)
 
     def _within(self, nodes: NodeTable, tasks: Iterable[TaskView], room: float) -> list[TaskView]:
-        """The tasks that nodes rank highest, as far as there is room for them."""
+        """Return the tasks that nodes rank highest, as far as there is room for them."""
         if self._by_work:
             tasks = (task for task in tasks if task.work > 0)
         ranked = sorted(tasks, key=nodes.preferences.standing, reverse=True)
@@ -99,7 +101,7 @@ class PriceBook:
 
 
 def _spread(values: Floats, most: int) -> Ints:
-    """The places of at most `most` values, as evenly as may be over their order."""
+    """Return the places of at most `most` values, spread evenly over their order."""
     order = np.argsort(values, kind="stable")
     if len(order) <= most:
         return np.sort(order)

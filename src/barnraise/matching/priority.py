@@ -1,4 +1,4 @@
-"""By urgency."""
+"""A scheduler by priority of tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .room import first_fit
 
 
 class Priority(Scheduler):
-    """The most urgent task first, the oldest of equals, each to the first node that can run it."""
+    """Places the most urgent task first, the oldest of equals, each on the first node that can run it."""
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
         return first_fit(sorted(tasks, key=lambda task: task.priority, reverse=True), nodes)

@@ -1,4 +1,4 @@
-"""The room that is left on nodes while a scheduler hands out tasks one after the other."""
+"""The room on nodes while a scheduler assigns tasks one after the other."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Room:
         self.pairs: list[tuple[TaskId, NodeId]] = []
 
     def fits(self, task: TaskView, i: int) -> bool:
-        """Whether node i has room for the task and meets its requirements."""
+        """Return whether node i has room for the task and meets its requirements."""
         return self.slots[i] > 0 and task.work <= self.work[i] and meets(task, self.nodes[i])
 
     def give(self, task: TaskView, i: int) -> None:
-        """The task to node i, which it fits."""
+        """Assign the task to node i, which it fits."""
         self.slots[i] -= 1
         self.total -= 1
         if self.work[i] < LARGEST_AMOUNT:
@@ -32,7 +32,7 @@ class Room:
 
 
 def first_fit(tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
-    """Each task in turn to the first node that it fits.
+    """Assign each task in order to the first node that it fits.
 
     O(tasks + nodes * distinct requirements): a node passed over for some requirements, full or unfit, stays so.
     """

@@ -1,4 +1,4 @@
-"""In turns."""
+"""A round-robin scheduler over nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from .room import Room
 
 
 class RoundRobin(Scheduler):
-    """The oldest task goes to the node whose turn it is, or the next one that can run it. Turns go by the nodes' names;
-    whose it was last is remembered from call to call. O(tasks * nodes) where few nodes can run what waits.
+    """Gives the oldest task to the next node in rotation that can run it.
+
+    The rotation is by the nodes' names, and its last node is remembered from call to call. O(tasks * nodes) where few
+    nodes can run the waiting tasks.
     """
 
     def __init__(self) -> None:

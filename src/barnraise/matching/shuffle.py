@@ -1,4 +1,4 @@
-"""By lot."""
+"""A random scheduler, as a baseline."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from .room import Room
 
 
 class Random(Scheduler):
-    """Each task, in a random order, goes to a random node of those that it fits. The same calls with the same `seed`
-    give the same answers. O(tasks * nodes).
+    """Gives each task, in a random order, to a random node of those that it fits.
+
+    The same calls with the same `seed` give the same answers. O(tasks * nodes).
     """
 
     def __init__(self, seed: int = 0) -> None:

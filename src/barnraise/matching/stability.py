@@ -1,8 +1,8 @@
-"""How stable a matching is: blocking pairs, the stability index, the blocking density.
+"""Stability of a matching: blocking pairs, the stability index, the blocking density.
 
-Task j and node i block by more than eps if j gains more than eps_j, and what is free on i, together with the tasks that
-i ranks lower, makes room for j. Without `sizes` a task takes one slot. Against true scores these measure what a
-matching is worth; against estimated ones, what its maker could have known.
+Task j and node i block by more than eps if j gains more than eps_j, and the free room on i, together with the tasks
+that i ranks lower, makes room for j. Without `sizes` a task takes one slot. Against true scores these measure a
+matching's quality; against estimated ones, the knowledge of its maker.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def blocking_pairs(
     *,
     sizes: ArrayLike | None = None,
 ) -> list[tuple[int, int]]:
-    """The (task, node) pairs that would rather have each other, in index order; empty for a stable matching.
+    """Return the (task, node) pairs that prefer each other, in index order; empty for a stable matching.
 
     Scores and `capacity` are those of `deferred_acceptance`, `assignment` is its result: [tasks], -1 for unmatched.
-    Task j gains more than `epsilon` (a number, or [tasks]), and i scores what must make way strictly lower. With
-    `sizes` [tasks] `capacity` is in the same unit, and need not be whole. InputError for wrong shapes, or a matching
-    over capacity or with a pair that was refused.
+    Task j gains more than `epsilon` (a number, or [tasks]), and i scores the tasks that must make way strictly lower.
+    With `sizes` [tasks] `capacity` is in the same unit, and need not be whole. InputError for wrong shapes, or a
+    matching over capacity or with a pair that was refused.
     """
     blocking = _blocking((task_scores, node_scores), capacity, assignment, epsilon, sizes)[0]
     return [(int(j), int(i)) for j, i in np.argwhere(blocking)]
@@ -44,10 +44,10 @@ def stability_index(
     *,
     sizes: ArrayLike | None = None,
 ) -> float:
-    """MSI: the share of matched pairs neither of whose ends is in a blocking pair; 1.0 for a stable matching.
+    """Return the MSI: the share of matched pairs neither of whose ends is in a blocking pair; 1.0 if stable.
 
-    It saturates: a few sought-after nodes taint nearly every pair, so read it beside `blocking_density`. With nobody
-    matched it is 1.0 if nothing blocks, else 0.0. Arguments and errors as in `blocking_pairs`.
+    It saturates: a few popular nodes affect nearly every pair, so read it beside `blocking_density`. Without any match
+    it is 1.0 if nothing blocks, else 0.0. Arguments and errors as in `blocking_pairs`.
     """
     blocking, _, matched = _blocking((task_scores, node_scores), capacity, assignment, epsilon, sizes)
     tasks = np.flatnonzero(matched >= 0)
@@ -67,7 +67,10 @@ def blocking_density(
     *,
     sizes: ArrayLike | None = None,
 ) -> float:
-    """Blocking pairs over acceptable pairs, 0.0 for a stable matching. Arguments and errors as in `blocking_pairs`."""
+    """Return blocking pairs over acceptable pairs, 0.0 for a stable matching.
+
+    Arguments and errors as in `blocking_pairs`.
+    """
     blocking, acceptable, _ = _blocking((task_scores, node_scores), capacity, assignment, epsilon, sizes)
     return float(blocking.sum() / max(acceptable.sum(), 1))
 
@@ -79,7 +82,7 @@ def _blocking(
     epsilon: ArrayLike,
     sizes: ArrayLike | None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Ints]:
-    """(blocking [tasks, nodes], acceptable [tasks, nodes], assignment [tasks])."""
+    """Return (blocking [tasks, nodes], acceptable [tasks, nodes], assignment [tasks])."""
     tasks_side, nodes_side = check_sides(*scores)
     num_tasks, num_nodes = tasks_side.shape
     if sizes is None:

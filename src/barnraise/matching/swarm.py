@@ -10,12 +10,12 @@ from .room import Room
 
 
 class Swarm(Scheduler):
-    """Each task, the oldest first, goes to the node with the least accumulated expected runtime, which grows by size /
-    throughput (Ryabinin et al., "SWARM Parallelism", 2023, algorithm 1). A node's throughput is the exponential moving
-    average of its measured speeds, `smoothing` the weight of the newest.
+    """Gives each task, the oldest first, to the node with the least accumulated expected runtime.
 
-    Remembered from call to call. A node that was away, or is new, begins where the last one chosen stood, so nobody is
-    flooded with what it has missed. O(log nodes) a task where all nodes can run it.
+    The runtime grows by size / throughput (Ryabinin et al., "SWARM Parallelism", 2023, algorithm 1). A node's
+    throughput is the exponential moving average of its measured speeds, `smoothing` the weight of the newest.
+    Remembered from call to call. A node that was away, or is new, starts at the last chosen node's runtime, so it is
+    not flooded with missed tasks. O(log nodes) a task where all nodes can run it.
     """
 
     def __init__(self, smoothing: float = 0.1, default_speed: float = 1000.0) -> None:
@@ -23,7 +23,7 @@ class Swarm(Scheduler):
         self.smoothing, self.default_speed = smoothing, default_speed
         self._runtime: dict[NodeId, float] = {}
         self._speed: dict[NodeId, float] = {}
-        self._now = 0.0  # the runtime of the node that was chosen last: what is below says nothing
+        self._now = 0.0  # runtime of the node that was chosen last: lower values are out of date
 
     def assign(self, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> list[tuple[TaskId, NodeId]]:
         room = Room(nodes)

@@ -1,10 +1,9 @@
-"""Nodes and tasks as columns of numbers, so that the costs of all nodes for a task, or the other way round, take a few
-passes over an array.
+"""Nodes and tasks as columns of numbers, so that costs take a few passes over an array.
 
     c_ij = p_ij + d_ij = work_j / speed_i + latency_i + down_ij / down_i + up_j / up_i
 
 `down_ij` leaves out the shards that the node holds. A node may have a price beside (`NodeTable.charge`). Both
-directions add up in the same order, so they agree bit for bit. Rows of those who left are used again.
+directions add up in the same order, so they agree bit for bit. Rows of departed nodes and tasks are reused.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ NOBODY: tuple[Ints, Floats] = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 class _Rows:
-    """Named columns of equal length which grow by doubling; rows that were given back come first."""
+    """Named columns of equal length which grow by doubling; freed rows are reused first."""
 
     def __init__(self, columns: Mapping[str, float]) -> None:
         self._place = {name: place for place, name in enumerate(columns)}
-        self._empty = np.array(list(columns.values()), dtype=np.float64)  # what a row that nobody has holds
+        self._empty = np.array(list(columns.values()), dtype=np.float64)  # values of an unused row
         self._values = np.empty((len(columns), 0))
         self._product = np.empty(0)
         self._free: list[int] = []
@@ -40,11 +39,11 @@ class _Rows:
         return self._values[self._place[name], : self.length]
 
     def first(self, count: int) -> Floats:
-        """The first so many columns [count, rows]."""
+        """Return the first `count` columns [count, rows]."""
         return self._values[:count, : self.length]
 
     def weighted(self, down: Floats, down_by: float | Floats, others: Iterable[tuple[str, float]]) -> Floats:
-        """`down` * `down_by` + ... + column * weight ..., in this order, in an array of its own."""
+        """Return `down` * `down_by` + ... + column * weight ..., in this order, in an array of its own."""
         total: Floats = np.multiply(down, down_by)
         product = self._product[: self.length]  # kept: allocating it takes as long as filling it
         for name, weight in others:
@@ -55,14 +54,14 @@ class _Rows:
         if self._free:
             return self._free.pop()
         if self.length == self._values.shape[1]:
-            more = max(16, self.length) + 8  # so that columns do not lie a power of two apart, and share cache lines
+            more = max(16, self.length) + 8  # so that columns are no power of two apart, and share no cache lines
             self._values = np.concatenate([self._values, np.repeat(self._empty[:, None], more, axis=1)], axis=1)
             self._product = np.empty(self._values.shape[1])
         self.length += 1
         return self.length - 1
 
     def put(self, row: int, values: Sequence[float]) -> None:
-        """The first so many columns of a row."""
+        """Set the first columns of a row to `values`."""
         self._values[: len(values), row] = values
 
     def give_back(self, row: int) -> None:
@@ -71,24 +70,27 @@ class _Rows:
 
 
 class NodeTable:
-    """The nodes; `index` has the row of each. With `by_work` a price is for each unit of work, else for a task."""
+    """The nodes; `index` has the row of each.
+
+    With `by_work` a price is for each unit of work, else for a task.
+    """
 
     def __init__(self, preferences: Preferences, by_work: bool = False) -> None:
         self.preferences, self.by_work = preferences, by_work
         self.index: dict[NodeId, int] = {}
         self.views: list[NodeView | None] = []
         times = {"down": 0.0, "up": 0.0, "work": 0.0, "fixed": np.inf}
-        charged = {"base": 0.0, "price": 0.0}  # what a price is added to, and the price
+        charged = {"base": 0.0, "price": 0.0}  # the sum that has the price, and the price
         self._rows = _Rows(times | charged | {"memory": np.inf, "trust": np.inf})
         self._charged = "work" if by_work else "fixed"
         self._holders: dict[int, set[int]] = {}
         self._holder_rows: dict[int, Ints] = {}
-        self._refusing: dict[str, Bools] = {}  # kind -> who does not take it [rows]
+        self._refusing: dict[str, Bools] = {}  # kind -> nodes that do not take it [rows]
         self._picky = 0  # nodes that take some kinds only
         self._least_memory = self._least_trust = np.inf
 
     def __len__(self) -> int:
-        """Rows, used or not."""
+        """Return the number of rows, used or not."""
         return self._rows.length
 
     def add(self, node: NodeView) -> int:
@@ -100,31 +102,34 @@ class NodeTable:
         return row
 
     def remove(self, node_id: NodeId) -> int:
-        """Its row, which costs infinitely much for everyone from now on."""
+        """Remove a node and return its row, which has infinite cost from now on."""
         row = self.index.pop(node_id)
         self._clear(row)
         self._rows.give_back(row)
         return row
 
     def set_room(self, row: int, capacity: int, work_capacity: float) -> None:
-        """Other room, and nothing else."""
+        """Change a node's room, and nothing else."""
         node = self.views[row]
         assert node is not None
         self.views[row] = replace(node, capacity=capacity, work_capacity=work_capacity)
 
     def charge(self, row: int, price: float) -> None:
-        """Let a node cost `price` more: seconds a task, or a unit of work."""
+        """Set a node's price: seconds a task, or a unit of work."""
         base = float(self._rows.column("base")[row])
         self._rows.column(self._charged)[row], self._rows.column("price")[row] = base + price, price
 
     def charge_all(self, prices: Floats) -> None:
-        """The same for every row; in those that nobody has the price must be finite."""
+        """Set the price of every row; it must be finite in unused ones."""
         used = np.array([view is not None for view in self.views], dtype=np.bool_)
         self._rows.column("price")[:] = prices
         self._rows.column(self._charged)[used] = (self._rows.column("base") + prices)[used]
 
     def all_times(self) -> Floats:
-        """[4, rows]: seconds on a node for a byte down, a byte up, a unit of work, and in any case, with its price."""
+        """Return [4, rows]: seconds on a node for a byte down, a byte up, a unit of work, and in any case.
+
+        The last has the node's price.
+        """
         return self._rows.first(4)
 
     def price(self, row: int) -> float:
@@ -156,7 +161,7 @@ class NodeTable:
         self.views[row] = None
 
     def _refusing_all(self, kind: str) -> Bools:
-        """Who does not take a kind [rows, and some to come]."""
+        """Return which nodes do not take a kind [rows, and more]."""
         refusing = self._refusing.get(kind)
         if refusing is None or len(refusing) < len(self):
             refusing = self._refusing[kind] = np.zeros(2 * len(self) + 16, dtype=np.bool_)
@@ -164,13 +169,13 @@ class NodeTable:
         return refusing
 
     def _refuse(self, row: int, kinds: AbstractSet[str]) -> None:
-        """The node in a row takes these kinds alone; any, if there are none."""
+        """Restrict the node in a row to these kinds; any, if there are none."""
         for kind, refusing in self._refusing.items():
             if row < len(refusing):
                 refusing[row] = bool(kinds) and kind not in kinds
 
     def costs(self, task: TaskView) -> Floats:
-        """What `task` costs on each node [rows], inf where a requirement is not met."""
+        """Return the costs of `task` on each node [rows], inf where a requirement is not met."""
         column = self._rows.column
         down_bytes: float | Floats = task.down_bytes
         if task.shards:
@@ -183,12 +188,12 @@ class NodeTable:
         return costs
 
     def suit(self, task: TaskView) -> bool:
-        """Whether there are nodes, and what the task costs there depends on their times alone."""
+        """Return whether there are nodes, and the task's costs depend on their times alone."""
         fit = task.memory_bytes <= self._least_memory and task.min_trust <= self._least_trust and not self._picky
         return fit and not task.shards and len(self) > 0
 
     def local_bytes(self, task: TaskView) -> Floats:
-        """How much of the task's shards each node holds [rows]."""
+        """Return how much of the task's shards each node holds [rows]."""
         local = np.zeros(len(self))
         for shard, num_bytes in task.shards.items():
             if shard in self._holders:
@@ -202,7 +207,7 @@ class NodeTable:
         return rows
 
     def _unfit(self, task: TaskView) -> Bools | None:
-        """Where a requirement is not met [rows]; None if nowhere."""
+        """Return where a requirement is not met [rows]; None if nowhere."""
         unfit: Bools | None = None
         if task.memory_bytes > self._least_memory:
             unfit = self._rows.column("memory") < task.memory_bytes
@@ -216,19 +221,19 @@ class NodeTable:
 
 
 class TaskTable:
-    """Tasks; `index` has the row of each."""
+    """A table of tasks; `index` has the row of each."""
 
     def __init__(self) -> None:
         self.index: dict[TaskId, int] = {}
         self.views: list[TaskView | None] = []
         needs = {"down": 0.0, "up": 0.0, "work": 0.0, "once": 1.0}  # as the times of a node
         self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0, "kind": 0.0})
-        self._kinds: dict[str, int] = {}  # as numbers
+        self._kinds: dict[str, int] = {}  # kinds as numbers
         self._needers: dict[int, tuple[Ints, Floats]] = {}  # shard -> rows, bytes
         self._most_memory = self._most_trust = 0.0
 
     def __len__(self) -> int:
-        """Rows, used or not."""
+        """Return the number of rows, used or not."""
         return self._rows.length
 
     def add(self, task: TaskView) -> int:
@@ -261,7 +266,7 @@ class TaskTable:
         return row
 
     def costs(self, nodes: NodeTable, i: int, rows: Ints | slice) -> Floats:
-        """What the tasks in `rows` cost on the node in row `i` of `nodes`, inf where a requirement is not met."""
+        """Return the costs of the tasks in `rows` on the node in row `i`, inf where a requirement is not met."""
         times, needs, node = nodes.all_times()[:, i], self._rows.first(3)[:, rows], nodes.views[i]
         assert node is not None
         if node.shards and self._needers:
@@ -282,17 +287,18 @@ class TaskTable:
         return costs
 
     def needs(self, rows: list[int]) -> Floats:
-        """What the tasks in `rows` take of the times of a node [4, rows], if it has none of their shards."""
+        """Return the amounts of the tasks in `rows` of a node's times [4, rows], if it has none of their shards."""
         return self._rows.first(4)[:, rows]
 
     def maybe_cheaper(self, nodes: NodeTable, i: int, limits: Floats) -> Ints:
-        """The rows of tasks that may cost less on the node in row `i` of `nodes` than their limit [rows, or more], and
-        few others. A row that nobody has must have the limit -inf.
+        """Return the rows of tasks that may cost less on a node than their limit [rows, or more], and few others.
+
+        The node is in row `i` of `nodes`. An unused row must have the limit -inf.
         """
         node = nodes.views[i]
         if node is None:
             return np.empty(0, dtype=np.int64)
-        # A product of matrices is the fastest, but rounds as it likes: so it is kept a little below the true costs.
+        # A product of matrices is the fastest, but its rounding varies: so it is kept a little below the true costs.
         times = nodes.all_times()[:, i] * (1 - 1e-9)
         costs = times @ self._rows.first(4)
         if node.shards and self._needers:
@@ -301,14 +307,14 @@ class TaskTable:
         return rows
 
     def localities(self, nodes: NodeTable, i: int, rows: Ints) -> Floats | None:
-        """The share of the shard bytes of the tasks in `rows` that the node in row `i` has; None: nobody needs any."""
+        """Return the share of the shard bytes of the tasks in `rows` that a node has; None: no task needs any."""
         node = nodes.views[i]
         if not self._needers or node is None:
             return None
         return self.local_bytes(node)[rows] / np.maximum(self._rows.column("shards")[rows], 1.0)
 
     def local_bytes(self, node: NodeView) -> Floats:
-        """How much of each task's shards [rows] the node holds."""
+        """Return how much of each task's shards [rows] the node holds."""
         local = np.zeros(len(self))
         for shard in node.shards & self._needers.keys():
             rows, sizes = self._needers[shard]
@@ -333,7 +339,7 @@ class ViewPairs:
         if not any(suit):
             return [-1] * len(tasks), [np.inf] * len(tasks)
         needs, times = self.tasks.needs(tasks), self.nodes.all_times()
-        totals = needs.T @ times  # rounded as it likes: it tells the cheapest only where no other comes close
+        totals = needs.T @ times  # its rounding varies: it decides the cheapest only where no other is close
         totals += toll[: len(self.nodes)]
         places, every = totals.argmin(axis=1), np.arange(len(tasks))
         least = totals[every, places]
@@ -350,13 +356,13 @@ class ViewPairs:
         return self.tasks.maybe_cheaper(self.nodes, i, limits)
 
     def localities(self, j: int) -> Floats | None:
-        """The share of the task's shard bytes that each node has."""
+        """Return the share of the task's shard bytes that each node has."""
         task = self._task(j)
         total = sum(task.shards.values()) if task.shards else 0
         return self.nodes.local_bytes(task) / total if total else None
 
     def localities_at(self, i: int, rows: Ints) -> Floats | None:
-        """The same of the tasks in `rows` at one node."""
+        """Return the localities of the tasks in `rows` at one node."""
         return self.tasks.localities(self.nodes, i, rows)
 
     def _task(self, j: int) -> TaskView:
@@ -366,7 +372,7 @@ class ViewPairs:
 
 
 def cost_matrix(preferences: Preferences, tasks: Sequence[TaskView], nodes: Sequence[NodeView]) -> Floats:
-    """c_ij [tasks, nodes] in seconds, inf where a requirement is not met."""
+    """Return c_ij [tasks, nodes] in seconds, inf where a requirement is not met."""
     table = NodeTable(preferences)
     for node in nodes:
         table.add(node)

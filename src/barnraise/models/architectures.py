@@ -1,9 +1,9 @@
-"""The five architectures that barnraise knows by heart: their config keys and every parameter's name and shape.
+"""The five built-in architectures: their config keys, and every parameter's name and shape.
 
-With these a run file is checked, and a model's size known to the last parameter, in microseconds and without torch or
-transformers, whose import takes seconds. Any other causal language model of transformers goes the slow way (`generic`).
-The tables hold what matters to a language model, with transformers' defaults but for dropout, which is 0; tests compare
-keys, defaults and shapes with transformers itself.
+With these a run file is checked, and a model's exact size is known in microseconds, without torch or transformers,
+whose import takes seconds. Any other causal language model of transformers is described by `generic`, which is slower.
+The tables hold the keys that matter to a language model, with transformers' defaults but for dropout, which is 0; tests
+compare keys, defaults and shapes with transformers itself.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Architecture:
-    """One architecture.
+    """The description of one architecture.
 
     `names` maps common keys (vocab_size, hidden_size, num_layers, num_heads, intermediate_size, positions) to its own,
     as far as it has them; `defaults` lists its own keys; `shapes` yields the parameters of a whole config in the order
-    of `named_parameters()`, tied ones once; `complete`, if any, lets transformers derive what a config leaves out.
-    `dropout` has transformers' own defaults that are not 0: they hold for a checkpoint whose config.json names none.
-    `buffer_bytes` is the size of what the model holds beside its parameters: masks, tables of positions.
+    of `named_parameters()`, tied ones once; `complete`, if any, lets transformers derive missing keys. `dropout` has
+    transformers' own defaults that are not 0: they hold for a checkpoint whose config.json names none. `buffer_bytes`
+    is the size of the model's buffers: masks, tables of positions.
     """
 
     model_type: str
@@ -36,12 +36,12 @@ class Architecture:
     buffer_bytes: Callable[[Config], int] = lambda config: 0
 
     def get(self, config: Config, common: str) -> Any:
-        """The value of a common key, None where the architecture has no such key."""
+        """Return the value of a common key, None where the architecture has no such key."""
         return config.get(self.names[common]) if common in self.names else None
 
 
 def is_dropout(key: str) -> bool:
-    """Whether a config key is a share that is dropped: resid_pdrop, hidden_dropout_prob, layerdrop ..."""
+    """Return whether a config key is a dropout share: resid_pdrop, hidden_dropout_prob, layerdrop ..."""
     return "dropout" in key or key.endswith(("pdrop", "layerdrop"))
 
 
@@ -79,7 +79,7 @@ def _gpt_neo(config: Config) -> Shapes:
 
 
 def _gpt_neo_buffers(config: Config) -> int:
-    """A causal mask in each layer: one byte for each pair of positions."""
+    """Return the size of the causal masks: in each layer one byte for each pair of positions."""
     return int(config["num_layers"] * config["max_position_embeddings"] ** 2)
 
 
@@ -159,7 +159,7 @@ def _llama(config: Config) -> Shapes:
 
 
 def _llama_buffers(config: Config) -> int:
-    """The frequencies of rotary positions, float32, and a copy of them: one for each pair of a head's elements."""
+    """Return the size of two tables of rotary frequencies, float32: one for each pair of a head's elements."""
     width = config["head_dim"] or config["hidden_size"] // config["num_attention_heads"]
     return int(2 * 4 * len(range(0, width, 2)))
 

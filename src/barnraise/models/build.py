@@ -1,6 +1,7 @@
-"""Models built from resolved configs, or loaded from local checkpoint folders. Imports torch and transformers.
+"""Models built from resolved configs, or loaded from local checkpoint folders.
 
-Nothing is downloaded, no code that comes with a checkpoint is run, nothing is unpickled.
+Imports torch and transformers. Nothing is downloaded, no code that comes with a checkpoint is run, nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from barnraise.models.weights import require_safe
 
 
 def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
-    """The model of a run file's `model` section: loaded when it has a `path`, else built from scratch."""
+    """Create the model of a run file's `model` section: loaded when it has a `path`, else built from scratch."""
     path = section.get("path")
     return build(resolved, seed) if path is None else load(Path(path).expanduser(), resolved)
 
 
 def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
-    """A new model on the CPU in float32 and training mode; the same config and seed give the same parameters.
+    """Build a new model on the CPU in float32 and training mode; config and seed determine the parameters.
 
-    `resolved` is from `describe` and is checked again, since it may have come over the network. The global random
-    state is left as it was. Raises ModelError when the config cannot work.
+    `resolved` is from `describe` and is checked again, since it may have come over the network. The global random state
+    is restored. Raises ModelError when the config cannot work.
     """
     check(resolved)
     with torch.random.fork_rng(devices=[]):
@@ -42,7 +43,7 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
 
 
 def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
-    """The model in a Hugging Face folder, in float32 and training mode; ModelError when it cannot be loaded safely."""
+    """Load a Hugging Face folder in float32 and training mode; ModelError when it cannot be loaded safely."""
     from transformers import AutoModelForCausalLM
 
     check(resolved)
@@ -58,7 +59,7 @@ def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
                 trust_remote_code=False,
                 output_loading_info=True,
             )
-    except Exception as error:  # a foreign folder can set off anything
+    except Exception as error:  # a foreign folder may raise any exception
         raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
     lacking = sorted(report["missing_keys"]) or sorted(str(key) for key in report["mismatched_keys"])
     if lacking:
@@ -70,11 +71,11 @@ def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
 
 
 def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
-    """One forward pass: the sizes of an architecture that barnraise does not know may not go together."""
+    """Run one forward pass: the sizes of an unknown architecture may be incompatible."""
     try:
         with torch.no_grad():
             module(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
-    except Exception as error:  # model classes raise what they like
+    except Exception as error:  # model classes raise exceptions of any type
         raise ModelError(
             f"{resolved['model_type']} of these sizes cannot read text: {first_line(error)}; set its other sizes too"
         ) from error
@@ -82,7 +83,7 @@ def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without transformers' progress bars, which would tear a live view."""
+    """Hide transformers' progress bars, which would break a live view."""
     from transformers.utils import logging
 
     enabled = logging.is_progress_bar_enabled()

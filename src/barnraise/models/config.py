@@ -1,7 +1,7 @@
 """From a run file's `model` section to the whole config of the model: derived, checked, plain JSON.
 
-The result of `describe` is what is sent to workers and what `build` takes. For the architectures of `ARCHITECTURES` it
-is made without torch or transformers; others are looked up in transformers, which takes seconds.
+The result of `describe` is sent to workers and taken by `build`. For the architectures of `ARCHITECTURES` it is made
+without torch or transformers; others are looked up in transformers, which takes seconds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ def describe(
     eos_id: int | None = None,
     pad_id: int | None = None,
 ) -> Resolved:
-    """The whole config of the model in `section` for rows of `context` tokens with ids below `vocab_size`.
+    """Return the whole config of the model in `section` for rows of `context` tokens with ids below `vocab_size`.
 
     `section` is `{architecture, config}` or `{path, config}` (a local Hugging Face folder, whose sizes and dropout
-    hold; its `config` may set dropout). What the config of an architecture leaves out is derived: vocabulary, positions
-    and special tokens from the data, kinds of layers and inner sizes from the rest; dropout is 0, all else
-    transformers' default. Raises ModelError (value, limit, remedy) for what cannot work, UnknownNameError for an
-    unknown architecture.
+    hold; its `config` may set dropout). Missing keys are derived: vocabulary, positions and special tokens from the
+    data, kinds of layers and inner sizes from the rest; dropout is 0, all else transformers' default. Raises ModelError
+    (value, limit, remedy) for an invalid config, UnknownNameError for an unknown architecture.
     """
     tokens = dict(zip(_TOKENS, (bos_id, eos_id, pad_id), strict=True))
     path, name = section.get("path"), section.get("architecture")
@@ -58,9 +57,9 @@ def describe(
 
 
 def check(resolved: Mapping[str, Any], *, vocab_size: int = 1, context: int = 1) -> None:
-    """ModelError unless a model of this config can be built and reads rows of `context` ids below `vocab_size`.
+    """Raise ModelError unless the config's model can be built and reads rows of `context` ids below `vocab_size`.
 
-    A worker calls this on what it was sent, before anything is allocated.
+    A worker calls this on a received config before anything is allocated.
     """
     entry = lookup(resolved.get("model_type"))
     check_values(entry, resolved)
@@ -69,7 +68,7 @@ def check(resolved: Mapping[str, Any], *, vocab_size: int = 1, context: int = 1)
 
 
 def lookup(name: object) -> Architecture:
-    """The architecture called `name`; UnknownNameError when transformers has no such causal language model."""
+    """Return the architecture `name`; UnknownNameError when transformers has no such causal language model."""
     if isinstance(name, str) and name in ARCHITECTURES:
         return ARCHITECTURES[name]
     from barnraise.models import generic
@@ -78,7 +77,7 @@ def lookup(name: object) -> Architecture:
 
 
 def own_keys(entry: Architecture, config: Mapping[str, Any]) -> Resolved:
-    """`config` under the architecture's own keys; ModelError for unknown keys and for two words on one thing."""
+    """Return `config` under the architecture's own keys; ModelError for unknown keys and for two spellings of one."""
     given: Resolved = {}
     said: dict[str, str] = {}
     for key, value in config.items():
@@ -131,7 +130,7 @@ def _from_folder(folder: Path, config: Mapping[str, Any], tokens: Mapping[str, i
         _modernise(found)
         own = own_keys(entry, {key: found[key] for key in found if _own_key(entry, key)})
         kept = {**entry.defaults, **entry.dropout, **own}
-    for key in _TOKENS:  # the data's own tokens count; a checkpoint's may lie outside its vocabulary
+    for key in _TOKENS:  # the data's special tokens count; a checkpoint's may lie outside its vocabulary
         if tokens[key] is not None or _outside(kept.get(key), entry.get(kept, "vocab_size")):
             kept |= {key: tokens[key]} if key in entry.defaults else {}
     resolved = {"model_type": entry.model_type, **kept, **given}
@@ -141,7 +140,7 @@ def _from_folder(folder: Path, config: Mapping[str, Any], tokens: Mapping[str, i
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a checkpoint folder; ModelError when there is none to read."""
+    """Read the config.json of a checkpoint folder; ModelError when it is missing or unreadable."""
     path, remedy = folder / "config.json", "give a folder that transformers' save_pretrained wrote"
     try:
         if path.stat().st_size > _MAX_CONFIG_BYTES:
@@ -159,7 +158,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _modernise(found: dict[str, Any]) -> None:
-    """What transformers wrote before version 5, in today's words."""
+    """Convert config keys from before transformers 5 to the current ones."""
     if found["model_type"] == "llama" and not found.get("rope_parameters"):
         scaling = found.get("rope_scaling") or {}
         kind = {"rope_type": scaling.get("rope_type") or scaling.get("type") or "default"}
@@ -171,7 +170,7 @@ def _outside(token: object, vocab_size: object) -> bool:
 
 
 def _derive(entry: Architecture, resolved: Resolved, given: Mapping[str, Any]) -> None:
-    """Fill in what follows from the rest, where it was not `given`."""
+    """Fill in derived keys that were not `given`."""
     hidden, layers, heads = (entry.get(resolved, name) for name in ("hidden_size", "num_layers", "num_heads"))
     if hidden is None or heads is None:
         return

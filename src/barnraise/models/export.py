@@ -23,8 +23,8 @@ def export(
 ) -> None:
     """Write config.json, generation_config.json, model.safetensors and the tokenizer's files to `folder`.
 
-    `vector` [d] holds the parameters of the model that `resolved` describes. Other files in the folder stay, an older
-    model's weights do not. Raises StorageError when the folder cannot be written.
+    `vector` [d] holds the parameters of the model that `resolved` describes. Other files in the folder stay, but an
+    older model's weights are removed. Raises StorageError when the folder cannot be written.
     """
     module = build(resolved)
     FlatParameters(module).vector.copy_(vector)
@@ -44,7 +44,7 @@ def export(
 
 
 def _move(new: Path, folder: Path) -> None:
-    """The files of `new` into `folder`, config.json last: a folder with it is whole."""
+    """Move the files of `new` into `folder`, config.json last: a folder with it is whole."""
     folder.mkdir(exist_ok=True)
     (folder / "config.json").unlink(missing_ok=True)
     for old in folder.glob("model*.safetensors*"):

@@ -1,10 +1,10 @@
 """All parameters of a module as ONE contiguous float32 vector, of which the module's parameters are views.
 
 Copying a version in or out, the norm of a gradient, an optimizer's step: each is one operation on one tensor. Forward
-and backward passes notice nothing.
+and backward passes are unchanged.
 
 Weight decay: an optimizer over `as_parameter()` decays every parameter alike, as `AdamW(module.parameters())` does. To
-leave out biases and norms, multiply the gradients' part yourself: one tensor knows one decay.
+exclude biases and norms, scale their part of the gradient yourself: one tensor has one decay.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from barnraise.models.layout import FlatLayout
 
 
 class FlatParameters:
-    """Re-homes the parameters of `module` (tied ones once; buffers stay) into `vector`, float32 [d].
+    """Moves the parameters of `module` (tied ones once; buffers stay) into `vector`, float32 [d].
 
-    Afterwards `module.to(device)` or replacing a parameter would break the tie: move the module first. `gradient` is
-    their gradient, [d], likewise one vector: zero it with `gradient.zero_()`, not with `zero_grad()`, which would let
-    go of the views.
+    Afterwards `module.to(device)` or replacing a parameter would break the views: move the module first. `gradient` is
+    their gradient, [d], also one vector: zero it with `gradient.zero_()`, not with `zero_grad()`, which would drop the
+    views.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """ModelError when a parameter is not float32 or shares memory with another in part."""
+        """Raise ModelError when a parameter is not float32 or shares memory with another in part."""
         named = list(module.named_parameters())
         for name, parameter in named:
             if parameter.dtype != torch.float32:
@@ -49,24 +49,24 @@ class FlatParameters:
 
     @property
     def num_parameters(self) -> int:
-        """d."""
+        """Return d, the number of parameters."""
         return self.vector.numel()
 
     def as_parameter(self) -> nn.Parameter:
-        """`vector` and `gradient` as one parameter, for an optimizer over all of them; memory is shared."""
+        """Return `vector` and `gradient` as one parameter, for an optimizer over all of them; memory is shared."""
         parameter = nn.Parameter(self.vector)
         parameter.grad = self.gradient
         return parameter
 
 
 def named_views(vector: Tensor, layout: FlatLayout) -> dict[str, Tensor]:
-    """The tensors of `layout` by name, as views of `vector` [d]."""
+    """Return the tensors of `layout` by name, as views of `vector` [d]."""
     assert vector.shape == (layout.total,), (vector.shape, layout.total)
     return {entry.name: vector[start:stop].view(entry.shape) for entry, start, stop in layout.offsets()}
 
 
 def save(vector: Tensor, layout: FlatLayout, path: Path) -> None:
-    """Write `vector` as named tensors to a safetensors file, whole or not at all, durably; StorageError otherwise."""
+    """Write `vector` as named tensors to a safetensors file, atomically and durably; StorageError otherwise."""
     from safetensors.torch import save_file
 
     partial = path.with_name(path.name + ".partial")
@@ -81,7 +81,7 @@ def save(vector: Tensor, layout: FlatLayout, path: Path) -> None:
 
 
 def load(path: Path, layout: FlatLayout) -> Tensor:
-    """The vector [d] in a safetensors file; CorruptionError unless it holds exactly the tensors of `layout`."""
+    """Load the vector [d] of a safetensors file; CorruptionError unless it holds exactly the tensors of `layout`."""
     from safetensors import SafetensorError, safe_open
 
     vector = torch.empty(layout.total, dtype=torch.float32)
@@ -105,7 +105,7 @@ def load(path: Path, layout: FlatLayout) -> Tensor:
 
 
 def _check_separate(named: list[tuple[str, nn.Parameter]]) -> None:
-    """Parameters tied as one object are listed once; two objects over the same memory would come apart."""
+    """Check that no two parameters share memory: tied ones are listed once, but two objects over it would separate."""
     places = sorted((p.data_ptr(), p.data_ptr() + p.nbytes, name) for name, p in named if p.nbytes)
     for (_, end, name), (start, _, other) in pairwise(places):
         if start < end:

@@ -1,4 +1,7 @@
-"""Any other causal language model of transformers, described by its config class. Importing that takes seconds."""
+"""Any other causal language model of transformers, described by its config class.
+
+Importing that takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _CANDIDATES = {
 
 @functools.cache
 def architecture(name: str) -> Architecture:
-    """The architecture called `name`; UnknownNameError when transformers has no such causal language model."""
+    """Return the architecture `name`; UnknownNameError when transformers has no such causal language model."""
     known = _model_types()
     if name not in known:
         close = nearest(name, known)
@@ -48,7 +51,7 @@ def architecture(name: str) -> Architecture:
 
 
 def _model_types() -> list[str]:
-    """The model types that transformers has a causal language model for, read from its source: no import."""
+    """Return the model types that transformers has a causal language model for, read from its source: no import."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModelError("transformers is not installed; run `pip install transformers`")
@@ -59,7 +62,10 @@ def _model_types() -> list[str]:
 
 
 def _check_code(name: str) -> None:
-    """ModelError for a model whose code fetches or compiles other code as it is built. Its source is read, not run."""
+    """Raise ModelError for a model whose code fetches or compiles other code as it is built.
+
+    Its source is read, not run.
+    """
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
     spec = importlib.util.find_spec("transformers")
@@ -87,7 +93,7 @@ def _base_keys() -> set[str]:
 
 
 def _defaults(config_class: Any) -> dict[str, Any]:
-    """The config's own keys and raw defaults: before the class derives anything from them."""
+    """Return the config's own keys and raw defaults: before the class derives anything from them."""
     base = _base_keys()
     defaults: dict[str, Any] = {}
     for field in dataclasses.fields(config_class):
@@ -97,25 +103,25 @@ def _defaults(config_class: Any) -> dict[str, Any]:
             defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             defaults[field.name] = field.default_factory()
-    if "is_decoder" in defaults:  # BERT and its kin see the future unless told otherwise
+    if "is_decoder" in defaults:  # BERT and its relatives attend to later tokens by default
         defaults["is_decoder"] = True
     return {key: 0.0 if is_dropout(key) else value for key, value in defaults.items()}
 
 
 def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with everything that its class derives; ModelError when the class refuses it."""
+    """Return `config` with everything that its class derives; ModelError when the class refuses it."""
     given = {key: value for key, value in config.items() if key in defaults or key in config_class.attribute_map}
     given |= {key: config[key] for key in ("rope_theta", "rope_scaling") if key in config}
     try:
         whole = config_class(**given).to_dict()
-    except Exception as error:  # config classes raise what they like
+    except Exception as error:  # config classes raise exceptions of any type
         raise ModelError(f"{config_class.model_type} refuses this config: {str(error)[:300]}") from error
     kept = {key: _plain(whole[key], _base_keys()) for key in defaults if key in whole}
     return kept | ({"is_decoder": True} if "is_decoder" in kept else {})
 
 
 def _plain(value: Any, base: set[str]) -> Any:
-    """`value` without what the base class keeps in every config within a config."""
+    """Return `value` without the keys that the base class keeps in every config within a config."""
     if isinstance(value, dict):
         return {key: _plain(inner, base) for key, inner in value.items() if key not in base and str(key)[0] != "_"}
     return [_plain(inner, base) for inner in value] if isinstance(value, (list, tuple)) else value
@@ -131,7 +137,10 @@ def _buffer_bytes(config: Mapping[str, Any]) -> int:
 
 @functools.lru_cache(maxsize=4)
 def _sizes(config: str) -> tuple[list[tuple[str, tuple[int, ...]]], int]:
-    """The parameters' names and shapes, and the bytes of the buffers, of a config as JSON. Building it takes long."""
+    """Return the parameters' names and shapes, and the bytes of the buffers, of a config as JSON.
+
+    Building the config takes long.
+    """
     from barnraise.models.instantiate import build_empty
 
     module = build_empty(json.loads(config))

@@ -1,4 +1,4 @@
-"""A module from a resolved config, unchecked and untrained: what building and describing have in common."""
+"""Modules from resolved configs, unchecked and untrained, for building and describing."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from barnraise.core.errors import ModelError
 
 
 def instantiate(resolved: Mapping[str, Any]) -> nn.Module:
-    """The module in float32 and training mode; ModelError when its class refuses the config."""
+    """Build the module in float32 and training mode; ModelError when its class refuses the config."""
     from transformers import AutoModelForCausalLM
 
     try:
         module = AutoModelForCausalLM.from_config(hugging_face_config(resolved), dtype=torch.float32)
-    except Exception as error:  # model classes raise what they like
+    except Exception as error:  # model classes raise exceptions of any type
         raise ModelError(f"{resolved['model_type']} cannot be built from this config: {first_line(error)}") from error
     return trainable(module)
 
 
 def build_empty(resolved: Mapping[str, Any]) -> nn.Module:
-    """The model without storage (torch's meta device): its parameters have names and shapes only."""
+    """Build the model without storage (torch's meta device): its parameters have names and shapes only."""
     with torch.device("meta"):
         return instantiate(resolved)
 
 
 def hugging_face_config(resolved: Mapping[str, Any]) -> Any:
-    """The architecture's own config object."""
+    """Return the architecture's own config object."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     return CONFIG_MAPPING[resolved["model_type"]](
@@ -38,11 +38,11 @@ def hugging_face_config(resolved: Mapping[str, Any]) -> Any:
 
 
 def trainable(module: nn.Module) -> nn.Module:
-    """`module` with every parameter in training."""
+    """Make every parameter of `module` trainable, and return it."""
     return module.train().requires_grad_(True)
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, short enough for a message."""
+    """Return the first line of an error, shortened for a message."""
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:300]

@@ -1,4 +1,7 @@
-"""Where each named parameter lies in the one flat float32 vector that travels. Torch-free."""
+"""The place of each named parameter in the one flat float32 vector that travels.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _MAX_BYTES = 64 << 20
 
 
 class LayoutEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One parameter tensor."""
+    """One parameter tensor: its name and its shape."""
 
     name: Name
     shape: Shape
@@ -47,23 +50,23 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_config(cls, resolved: Mapping[str, Any]) -> FlatLayout:
-        """The layout of a model before it is built; without torch for the architectures of `ARCHITECTURES`."""
+        """Return the layout of a model before it is built; without torch for the architectures of `ARCHITECTURES`."""
         return cls.of(lookup(resolved["model_type"]).shapes(resolved))
 
     @property
     def total(self) -> int:
-        """The vector's length d."""
+        """Return the vector's length d."""
         return sum(entry.size for entry in self.entries)
 
     def offsets(self) -> Iterator[tuple[LayoutEntry, int, int]]:
-        """Each entry with its place: vector[start:stop]."""
+        """Yield each entry with its place: vector[start:stop]."""
         start = 0
         for entry in self.entries:
             yield entry, start, start + entry.size
             start += entry.size
 
     def digest(self) -> str:
-        """SHA-256: two replicas with the same digest read the same vector alike."""
+        """Return the SHA-256 by which two replicas know that they read the same vector alike."""
         return hashlib.sha256(msgspec.json.encode(self.entries)).hexdigest()
 
     def encode(self) -> bytes:
@@ -71,7 +74,7 @@ class FlatLayout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def decode(cls, content: bytes) -> FlatLayout:
-        """PayloadError unless `content` is a layout within its limits."""
+        """Decode a layout; PayloadError unless `content` is one within its limits."""
         if len(content) > _MAX_BYTES:
             raise PayloadError(f"layout has {len(content)} bytes, but may have {_MAX_BYTES}")
         try:

@@ -1,4 +1,4 @@
-"""What a model config may say: types, sizes, combinations. A config may come from another machine."""
+"""Checks of a model config, which may come from another machine: types, sizes, combinations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CODE = ("auto_map", "implementation", "quantization_config", "trust_remote_code
 
 
 def check_values(entry: Architecture, resolved: Mapping[str, Any]) -> None:
-    """ModelError unless every key is the architecture's own and holds a value of its type and range."""
+    """Raise ModelError unless every key is the architecture's own and holds a value of its type and range."""
     for key, value in resolved.items():
         if key == "model_type":
             continue
@@ -54,7 +54,10 @@ def check_values(entry: Architecture, resolved: Mapping[str, Any]) -> None:
 
 
 def check_sizes(entry: Architecture, resolved: Mapping[str, Any]) -> None:
-    """ModelError unless the sizes go together. `resolved` has passed `check_values`."""
+    """Raise ModelError unless the sizes are compatible.
+
+    `resolved` has passed `check_values`.
+    """
     missing = [key for key in entry.defaults if key not in resolved] if entry.model_type in ARCHITECTURES else []
     if missing:
         raise ModelError(f"{entry.model_type} config lacks {', '.join(missing)}; make it with `describe`")
@@ -78,7 +81,7 @@ def check_sizes(entry: Architecture, resolved: Mapping[str, Any]) -> None:
 
 
 def check_data(entry: Architecture, resolved: Mapping[str, Any], vocab_size: int, context: int) -> None:
-    """ModelError unless the model can read rows of `context` tokens with ids below `vocab_size`."""
+    """Raise ModelError unless the model can read rows of `context` tokens with ids below `vocab_size`."""
     vocabulary, positions = entry.get(resolved, "vocab_size"), entry.get(resolved, "positions")
     if vocabulary is not None and vocabulary < vocab_size:
         raise ModelError(
@@ -125,7 +128,7 @@ def _fits(value: Any, default: Any, key: str) -> bool:
 
 
 def _check_plain(key: str, value: Any, depth: int = 0) -> int:
-    """How many items `value` holds; ModelError unless it is small JSON that names no code to fetch or run."""
+    """Count the items of `value`; ModelError unless it is small JSON that names no code to fetch or run."""
     where = f"config key '{key}'"
     if depth > _MAX_DEPTH:
         raise ModelError(f"{where} is nested deeper than {_MAX_DEPTH}")

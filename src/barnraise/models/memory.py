@@ -1,10 +1,10 @@
-"""How much memory a run will need, before anything is allocated. Torch-free for the architectures of `ARCHITECTURES`.
+"""Estimates of a run's memory before anything is allocated.
 
-Parameters and buffers (masks, tables of positions) are counted exactly. Activations follow Korthikanti et al. 2022
-(Reducing Activation Recomputation in Large Transformer Models, equation 2: a layer keeps s b h (34 + 5 a s / h) bytes
-at two bytes a number), at four bytes a number and without the dropout masks, plus what a GELU written out keeps, plus
-the logits. Not covered: allocator overhead, fragmentation, mixed precision; attention kernels that keep no scores need
-less.
+Torch-free for the architectures of `ARCHITECTURES`. Parameters and buffers (masks, tables of positions) are counted
+exactly. Activations follow Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer Models,
+equation 2: a layer keeps s b h (34 + 5 a s / h) bytes at two bytes a number), at four bytes a number and without the
+dropout masks, plus the inputs that a GELU written out keeps, plus the logits. Not covered: allocator overhead,
+fragmentation, mixed precision; attention kernels that keep no scores need less.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from barnraise.models.config import lookup
 
 FLOAT = 4
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
-GATED_ROWS = 4  # that go through the controller's model at a time where it needs their gradient
-FORKED_BYTES = 96 << 20  # of one that was forked off such a process, and shares what that has loaded
+GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
+FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
 
 
@@ -38,7 +38,7 @@ class Memory:
 
     @property
     def allocated(self) -> int:
-        """What is asked for beside the program itself."""
+        """Return the bytes that are allocated beside the program itself."""
         return self.vectors + self.activations
 
     @property
@@ -47,7 +47,7 @@ class Memory:
 
 
 def rows_alone(resolved: Mapping[str, Any], lengths: Iterable[int], *, inner_states: int) -> dict[int, int]:
-    """Bytes that a worker needs for training with one row at a time, by the row's length."""
+    """Return the bytes that a worker needs to train with one row at a time, by the row's length."""
     return {
         length: worker(resolved, batch_size=1, context=length, inner_states=inner_states).allocated
         for length in sorted(set(lengths))
@@ -55,14 +55,16 @@ def rows_alone(resolved: Mapping[str, Any], lengths: Iterable[int], *, inner_sta
 
 
 def too_long(needs: Mapping[int, int], rooms: Mapping[str, int]) -> tuple[str, list[int]]:
-    """The node with the most room, and the lengths of rows that are too long even for that, of what rows need by their
-    length (`rows_alone`) and the nodes' rooms by their names."""
+    """Return the node with the most memory, and the lengths of rows that are too long even for it.
+
+    `needs` are the bytes of rows by their length (`rows_alone`), `rooms` the nodes' memory by name.
+    """
     nearest = max(rooms, key=rooms.__getitem__)
     return nearest, sorted(length for length, needed in needs.items() if rooms[nearest] < needed)
 
 
 def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
-    """ModelError when there are rows that no node has the memory for: a run would wait for them for ever."""
+    """Raise ModelError when no node has the memory for some rows: a run would wait for them forever."""
     nearest, lengths = too_long(needs, rooms)
     if lengths:
         needed, has = bytes_text(needs[lengths[-1]]), bytes_text(rooms[nearest])
@@ -73,18 +75,21 @@ def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
 
 
 def num_parameters(resolved: Mapping[str, Any]) -> int:
-    """The exact number of parameters, tied ones counted once."""
+    """Return the exact number of parameters, tied ones counted once."""
     return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
 
 
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
-    """Bytes that the model holds beside its parameters."""
+    """Return the bytes of the model's buffers."""
     return lookup(resolved["model_type"]).buffer_bytes(resolved)
 
 
 def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_states: int = 2) -> Memory:
-    """A worker: parameters, gradients and the optimizer's `inner_states` vectors; replica, start and end of a task,
-    residual, what the versions moved by, a snapshot that arrives; and the model's buffers."""
+    """Estimate the memory of a worker.
+
+    It holds parameters, gradients and the optimizer's `inner_states` vectors; replica, start and end of a task,
+    residual, the last movement of versions, an arriving snapshot; and the model's buffers.
+    """
     vectors = 2 + inner_states + 6
     return Memory(
         vectors * FLOAT * num_parameters(resolved) + buffer_bytes(resolved),
@@ -93,8 +98,10 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
 
 
 def measuring(resolved: Mapping[str, Any], *, context: int, inner_states: int = 2) -> Memory:
-    """A worker that measures the loss of one row: nothing is kept for a backward pass, so one layer's activations
-    count."""
+    """Estimate the memory of a worker that measures the loss of one row.
+
+    Nothing is kept for a backward pass, so one layer's activations count.
+    """
     vectors = worker(resolved, batch_size=1, context=context, inner_states=inner_states).vectors
     return Memory(vectors, _forward_bytes(resolved, batch_size=1, context=context))
 
@@ -108,12 +115,12 @@ def controller(
     outer_states: int = 1,
     gated: bool = False,
 ) -> Memory:
-    """The controller: published parameters, the downlink's residual, `outer_states` that the outer optimizer and the
-    aggregation rule keep, the model that is evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that
-    somebody fetches, take none.
+    """Estimate the memory of the controller.
 
-    `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations count. The loss gate
-    (`gated`) takes the gradient of GATED_ROWS rows at a time.
+    It holds the published parameters, the downlink's residual, `outer_states` vectors of the outer optimizer and the
+    aggregation rule, the model that is evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that
+    nodes fetch, take none. `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations
+    count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
     held = (2 + outer_states + 1 + gated) * FLOAT * num_parameters(resolved) + buffer_bytes(resolved)
     workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
@@ -123,7 +130,7 @@ def controller(
 
 
 def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
-    """What a forward pass keeps for the backward pass of `batch_size` rows of `context` tokens, logits included."""
+    """Return the bytes that a forward pass of `batch_size` rows of `context` tokens keeps, logits included."""
     entry = lookup(resolved["model_type"])
     hidden, layers, heads = (entry.get(resolved, name) for name in ("hidden_size", "num_layers", "num_heads"))
     layers = layers or 1
@@ -136,7 +143,7 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
 
 
 def _forward_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
-    """What a forward pass takes of which nothing is kept: one layer's activations, and the logits."""
+    """Return the bytes of a forward pass that keeps nothing: one layer's activations, and the logits."""
     layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
     logits = _logit_bytes(resolved, batch_size * context)
     return (activation_bytes(resolved, batch_size=batch_size, context=context) - logits) // layers + logits
@@ -148,7 +155,7 @@ def _logit_bytes(resolved: Mapping[str, Any], tokens: int) -> int:
 
 
 def available_bytes() -> int:
-    """Memory that this process can still get: what the machine has free, or its control group, if that is less."""
+    """Return the memory that this process can still get: the machine's or its control group's, the smaller one."""
     free = int(psutil.virtual_memory().available)
     group = Path("/sys/fs/cgroup")
     try:
@@ -162,8 +169,10 @@ REMEDY = "take a smaller model, batch_size or context, fewer local workers, or a
 
 
 def require(needed: int, available: int, who: str, instead: str = REMEDY) -> None:
-    """ModelError when `who` ("4 local workers and the controller") needs more bytes than are available; `instead`: what
-    to do about it."""
+    """Raise ModelError when `who` ("4 local workers and the controller") needs more bytes than are available.
+
+    `instead` is the remedy.
+    """
     if needed > available:
         raise ModelError(
             f"{who} need about {bytes_text(needed)} of memory, but {bytes_text(available)} are available; {instead}"

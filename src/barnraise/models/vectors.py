@@ -13,22 +13,22 @@ from barnraise.core.threads import Crew, spans
 
 
 def raw(vector: Tensor) -> memoryview:
-    """The bytes of a CPU float32 vector, little-endian, without a copy."""
+    """Return the bytes of a CPU float32 vector, little-endian, without a copy."""
     array: NDArray[np.float32] = vector.detach().contiguous().numpy()
     return array.data.cast("B")
 
 
 class Leaves:
-    """The digest of a vector that changes in parts: leaves are hashed anew where it did (see `core.digests`)."""
+    """The digest of a vector that changes in parts: only changed leaves are hashed again (see `core.digests`)."""
 
     def __init__(self, crew: Crew | None = None) -> None:
         self._crew = crew or Crew()
         self._hashes: list[bytes] = []
 
     def digest(self, vector: Tensor, changed: slice | None = None) -> str:
-        """The digest of `vector` (float32 [d]), of which the elements `changed` are others than at the last call.
+        """Return the digest of `vector` (float32 [d]), of which only the elements `changed` differ from the last call.
 
-        None: all of them may be. It names a version of the parameters, and the snapshot of it.
+        None: all of them may differ. It names a version of the parameters, and its snapshot.
         """
         data = raw(vector)
         count = num_leaves(data.nbytes)
@@ -42,17 +42,17 @@ class Leaves:
 
     @property
     def listed(self) -> bytes:
-        """The digests of all leaves as they were at the last call, one behind the other: what the digest is of."""
+        """Return the concatenated digests of all leaves at the last call, of which the digest is computed."""
         return b"".join(self._hashes)
 
 
 def digest(vector: Tensor, crew: Crew | None = None) -> str:
-    """The digest of a vector as a whole."""
+    """Return the digest of a vector as a whole."""
     return Leaves(crew).digest(vector)
 
 
 def bears(vector: Tensor, recorded: str) -> bool:
-    """Whether `recorded` is the digest of `vector`.
+    """Return whether `recorded` is the digest of `vector`.
 
     Ledgers from before 1 MiB leaves hold the plain SHA-256 of its bytes, and are still replayed.
     """
@@ -60,7 +60,7 @@ def bears(vector: Tensor, recorded: str) -> bool:
 
 
 def largest(vector: Tensor, crew: Crew) -> float:
-    """max |x| of float32 [d]; NaN where one is."""
+    """Return max |x| of float32 [d]; NaN where one is."""
     array: NDArray[np.float32] = vector.numpy()
     found = crew.each(lambda span: np.maximum(array[span].max(), -array[span].min()), spans(array.size))
     return float(np.max(found, initial=0.0))

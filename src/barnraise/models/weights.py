@@ -1,4 +1,4 @@
-"""The weight files of a checkpoint folder: looked at by their headers alone, without torch."""
+"""The weight files of a checkpoint folder, examined by their headers alone, without torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from barnraise.models.architectures import ARCHITECTURES
 Shape = tuple[int, ...]
 
 _ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_MAX_HEADER = 100 << 20  # what safetensors itself takes
+_MAX_HEADER = 100 << 20  # the limit of safetensors itself
 _AGAIN = "copy the folder again from where it is whole"
 
 
 def check_weights(folder: Path, resolved: Mapping[str, Any]) -> None:
-    """ModelError unless the folder's weights are whole and have every parameter of `resolved`, in its shape.
+    """Raise ModelError unless the folder's weights are whole and have every parameter of `resolved`, in its shape.
 
     Shapes are compared for the architectures of `ARCHITECTURES`; of others the files must be whole.
     """
@@ -47,7 +47,7 @@ def check_weights(folder: Path, resolved: Mapping[str, Any]) -> None:
 
 
 def shapes_in(folder: Path) -> dict[str, Shape]:
-    """The shape of every tensor in the folder's weight files, by name; ModelError when one is not whole."""
+    """Return the shape of every tensor in the folder's weight files, by name; ModelError when one is not whole."""
     require_safe(folder)
     if (folder / _ONE).is_file():
         return _shapes(folder / _ONE)
@@ -60,7 +60,7 @@ def shapes_in(folder: Path) -> dict[str, Shape]:
 
 
 def require_safe(folder: Path) -> None:
-    """ModelError unless the folder has weights as safetensors, and of a model rather than an adapter."""
+    """Raise ModelError unless the folder has weights as safetensors, for a model rather than an adapter."""
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"{folder} holds an adapter; merge it into its base model and give that folder")
     if any((folder / name).is_file() for name in (_ONE, _INDEX)):
@@ -82,7 +82,7 @@ def _files(index: Path) -> set[str]:
 
 
 def _shapes(path: Path) -> dict[str, Shape]:
-    """What the header of a safetensors file says: eight bytes with its length, then JSON."""
+    """Read the shapes from the header of a safetensors file: eight bytes with its length, then JSON."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

@@ -2,7 +2,7 @@
 
 >>> from barnraise.config import load
 >>> data = {"kind": "text", "files": ["README.md"]}
->>> plan = resolve(load({"model": {"architecture": "gpt2"}, "data": data, "training": {"compression": "topk"}}))
+>>> plan = resolve(load({"model": {"architecture": "gpt2"}, "data": data, "exchange": {"compression": "topk"}}))
 >>> plan.compression.name, plan.compression.options["ratio"]
 ('topk', 0.01)
 """

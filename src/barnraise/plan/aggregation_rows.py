@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 
 from barnraise.plan import suggest
 from barnraise.plan.choices import Aggregation, aggregation_of
@@ -20,13 +19,13 @@ _row = adding_to(ROWS)
 @_row(
     "fewer local workers than the aggregation rule needs",
     "with fewer contributions the rule's guarantee against liars is void",
-    "list more workers, give aggregation_f as a lower whole number, or choose a rule that needs fewer",
+    "list more workers, give aggregation.f as a lower whole number, or choose a rule that needs fewer",
 )
 def _too_few_workers(case: Case) -> Found:
     rule = case.rule
     if case.num_nodes is not None and case.num_nodes < rule.minimum_nodes:
         has = f"{case.num_nodes} node{'s' if case.num_nodes != 1 else ''}"
-        path = ("training", "aggregation_rule")
+        path = ("aggregation", "rule")
         needs = f"needs {rule.limit}, here {rule.minimum_nodes} nodes, but the run has {has}"
         yield path, f"{rule_text(case)} {needs}{_instead(case, case.num_nodes)}"
 
@@ -35,51 +34,54 @@ def _instead(case: Case, nodes: int) -> str:
     """What so many nodes would do for, in brackets."""
     f, found = case.rule.options.get("f"), []
     if isinstance(f, int):
-        fewer = bisect_right(range(1, f), nodes, key=lambda less: _would(case, {"aggregation_f": less}).minimum_nodes)
-        found += [f"aggregation_f: {fewer}"] if fewer else []
-    bare = _would(case, {"unguaranteed": True})
+        fewer = bisect_right(range(1, f), nodes, key=lambda less: _would(case, f=less).minimum_nodes)
+        found += [f"aggregation.f: {fewer}"] if fewer else []
+    bare = _would(case, unguaranteed=True)
     if bare.minimum_nodes <= nodes:
-        found.append(f"unguaranteed: true, which takes {bare.limit}, here {bare.minimum_nodes}")
+        found.append(f"trust.unguaranteed: true, which takes {bare.limit}, here {bare.minimum_nodes}")
     enough = [f"enough for {', or for '.join(found)}"] if found else []
     said = [case.rule.beside_overview(nodes)] if case.rule.beside_overview(nodes) else []
     return f" ({'; '.join([*enough, *said])})" if enough or said else ""
 
 
-def _would(case: Case, changes: Mapping[str, object]) -> Aggregation:
-    """The rule, if the run file said so."""
-    training = case.training
-    if "aggregation_f" in changes and training.aggregation_f is None:
-        changes = {"aggregation_options": training.aggregation_options | {"f": changes["aggregation_f"]}}
-    return aggregation_of(training.model_copy(update=dict(changes)))
+def _would(case: Case, *, f: int | None = None, unguaranteed: bool | None = None) -> Aggregation:
+    """The rule, if the run file gave this `f`, or said so of `unguaranteed`."""
+    section, trust = case.aggregation, case.trust
+    if f is not None:
+        given = {"options": section.options | {"f": f}} if section.f is None else {"f": f}
+        section = section.model_copy(update=given)
+    if unguaranteed is not None:
+        trust = trust.model_copy(update={"unguaranteed": unguaranteed})
+    return aggregation_of(section, trust)
 
 
 @_row(
-    "a rule past its guarantee, by `unguaranteed: true`",
+    "a rule past its guarantee, by `trust.unguaranteed: true`",
     "what liars can do then nobody has proved anything about",
-    "gather so many, or lower aggregation_f",
+    "gather so many, or lower aggregation.f",
     warning=True,
 )
 def _past_guarantee(case: Case) -> Found:
-    rule, sound = case.rule, _would(case, {"unguaranteed": False})
+    rule, sound = case.rule, _would(case, unguaranteed=False)
     if rule.minimum_nodes == sound.minimum_nodes or (case.num_nodes or 0) >= sound.minimum_nodes:
         return
     there = f"with {case.num_nodes} nodes" if case.num_nodes is not None else f"below {sound.minimum_nodes} nodes"
     yield (
-        ("training", "unguaranteed"),
+        ("trust", "unguaranteed"),
         f"{rule_text(case)} is UNGUARANTEED {there}: it needs {sound.limit}, here {sound.minimum_nodes}, and is "
         f"computed from {rule.limit}, here {rule.minimum_nodes}",
     )
 
 
 @_row(
-    "`unguaranteed: true` with a rule that cannot be computed from fewer nodes than it needs",
+    "`trust.unguaranteed: true` with a rule that cannot be computed from fewer nodes than it needs",
     "it has no effect",
     "leave it out",
     warning=True,
 )
 def _nothing_past(case: Case) -> Found:
-    if case.training.unguaranteed and case.rule.minimum_nodes == _would(case, {"unguaranteed": False}).minimum_nodes:
-        yield ("training", "unguaranteed"), f"is true, but {rule_text(case)} needs {case.rule.limit} in any case"
+    if case.trust.unguaranteed and case.rule.minimum_nodes == _would(case, unguaranteed=False).minimum_nodes:
+        yield ("trust", "unguaranteed"), f"is true, but {rule_text(case)} needs {case.rule.limit} in any case"
 
 
 @_row(
@@ -91,7 +93,7 @@ def _nothing_past(case: Case) -> Found:
 def _unknown_nodes(case: Case) -> Found:
     rule = case.rule
     if case.purpose is SERVE and rule.minimum_nodes > 1:
-        yield ("training", "aggregation_rule"), f"{rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
+        yield ("aggregation", "rule"), f"{rule_text(case)} pauses below {rule.minimum_nodes} live nodes"
 
 
 @_row(
@@ -100,32 +102,32 @@ def _unknown_nodes(case: Case) -> Found:
     "raise buffer_size, or leave it `auto`",
 )
 def _small_buffer(case: Case) -> Found:
-    size, rule = case.controller.buffer_size, case.rule
+    size, rule = case.aggregation.buffer_size, case.rule
     if size != "auto" and size < rule.minimum_nodes:
         text = f"is {size}, but {rule_text(case)} needs {rule.limit}, here {rule.minimum_nodes} contributions"
-        yield ("controller", "buffer_size"), text
+        yield ("aggregation", "buffer_size"), text
 
 
 @_row(
-    "aggregation_f with a rule that withstands no liars",
+    "aggregation.f with a rule that withstands no liars",
     "the run would look defended and not be",
-    f"choose {either(suggest.rules_with('f'))}, or leave aggregation_f out",
+    f"choose {either(suggest.rules_with('f'))}, or leave aggregation.f out",
 )
 def _undefended(case: Case) -> Found:
-    if case.training.aggregation_f and "f" not in case.rule.known_options:
+    if case.aggregation.f and "f" not in case.rule.known_options:
         yield (
-            ("training", "aggregation_f"),
-            f"is {case.training.aggregation_f}, but {rule_text(case)} has no such bound",
+            ("aggregation", "f"),
+            f"is {case.aggregation.f}, but {rule_text(case)} has no such bound",
         )
 
 
 @_row(
-    "aggregation_f as a share that the rule cannot withstand, however many contribute",
+    "aggregation.f as a share that the rule cannot withstand, however many contribute",
     "f is then as many as it can, which is less than was asked for",
-    "lower aggregation_f, or choose a rule that withstands more",
+    "lower aggregation.f, or choose a rule that withstands more",
     warning=True,
 )
 def _too_large_a_share(case: Case) -> Found:
     f, of = case.rule.options.get("f"), 1_000_000
     if isinstance(f, float) and (most := (case.rule.withstood(of) or 0) / of) < f - ROUNDING:
-        yield ("training", "aggregation_f"), f"is {f:g}, but {rule_name(case)} withstands less than {most:.3g}"
+        yield ("aggregation", "f"), f"is {f:g}, but {rule_name(case)} withstands less than {most:.3g}"

@@ -15,7 +15,7 @@ from barnraise.emulation.attacks.catalog import resolve, talks
 
 
 def attacks_of(run_file: RunFile) -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    """Where it stands, who attacks (those that join, too), and how."""
+    """Yield the place of each attack, its worker (joining ones, too), and its options."""
     places: list[tuple[Path, WorkerSection | None]] = []
     places += [(("workers", at), worker) for at, worker in enumerate(run_file.workers)]
     places += [(("faults", at, "join"), fault.join) for at, fault in enumerate(run_file.faults)]
@@ -25,7 +25,7 @@ def attacks_of(run_file: RunFile) -> Iterator[tuple[Path, str, dict[str, Any]]]:
 
 
 def attack_problems(run_file: RunFile) -> Iterator[Problem]:
-    """Unknown attacks, and options that they do not have or cannot work with."""
+    """Yield problems of unknown attacks, and of their options."""
     for path, _, attack in attacks_of(run_file):
         try:
             resolve(attack)
@@ -35,8 +35,10 @@ def attack_problems(run_file: RunFile) -> Iterator[Problem]:
 
 
 def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
-    """What an attack, or one that it plays, would write into rows can be written there: of satisfiability, that are
-    words. OptionError."""
+    """Raise OptionError unless the attack's words can be written into the rows.
+
+    For satisfiability they must be words of its vocabulary.
+    """
     name, options = resolve(attack)
     for value in options.values():
         if isinstance(value, Mapping):
@@ -55,7 +57,7 @@ def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
 
 
 def costed_warnings(run_file: RunFile) -> Iterator[Problem]:
-    """What has no effect where work is costed and not done."""
+    """Yield warnings about settings without effect where work is costed and not done."""
     for path, _, attack in attacks_of(run_file):
         if talks(attack):
             continue

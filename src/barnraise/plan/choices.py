@@ -13,8 +13,10 @@ from barnraise.aggregation.defaults import AUTOMATIC_F
 from barnraise.aggregation.odds import BufferOdds, believed, exceeding, least_buffer
 from barnraise.aggregation.shares import NODE, needs
 from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.policy_sections import AggregationSection, ExchangeSection, TrustSection
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
+from barnraise.config.section import Section
 from barnraise.core.errors import InputError, OptionError
 from barnraise.core.registry import Catalog
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
@@ -152,16 +154,17 @@ class Choices:
 def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
     """The policies of `run_file`; what is wrong with one is added to `problems`."""
     training, controller = run_file.training, run_file.controller
+    exchange, section = run_file.exchange, run_file.aggregation
     collect = _Collector(problems)
     return Choices(
-        compression=collect(("training", "compression"), lambda: _codec(training)),
+        compression=collect(("exchange", "compression"), lambda: _codec(exchange)),
         downlink=collect(
-            ("training", "downlink_compression"),
-            lambda: _checked(CODECS, training.downlink_compression, training.downlink_options),
+            ("exchange", "downlink_compression"),
+            lambda: _checked(CODECS, exchange.downlink_compression, exchange.downlink_options),
         ),
-        aggregation=collect(("training", "aggregation_rule"), lambda: aggregation_of(training)),
-        staleness=collect(("controller", "staleness_weighting"), lambda: _staleness(controller)),
-        outer=collect(("training", "outer_optimizer"), lambda: _outer(training)),
+        aggregation=collect(("aggregation", "rule"), lambda: aggregation_of(section, run_file.trust)),
+        staleness=collect(("staleness", "weighting"), lambda: _staleness(run_file)),
+        outer=collect(("aggregation", "outer_optimizer"), lambda: _outer(section)),
         inner=collect(("training", "inner_optimizer"), lambda: _inner(training)),
         schedule=collect(
             ("training", "schedule"), lambda: Schedule(training.schedule, training.warmup_tokens, training.final_rate)
@@ -197,32 +200,32 @@ def _checked(catalog: Catalog, name: str, options: Mapping[str, Any]) -> Choice:
     return Choice(catalog.entry(name).name, catalog.resolve(name, options))
 
 
-def _codec(training: TrainingSection) -> Choice:
-    known = CODECS.entry(training.compression).known_options
-    options = _joined(training, {"ratio": "compression_ratio"}, known, training.compression_options)
-    return _checked(CODECS, training.compression, options)
+def _codec(exchange: ExchangeSection) -> Choice:
+    known = CODECS.entry(exchange.compression).known_options
+    options = _joined(exchange, "exchange", {"ratio": "compression_ratio"}, known, exchange.compression_options)
+    return _checked(CODECS, exchange.compression, options)
 
 
-def aggregation_of(training: TrainingSection) -> Aggregation:
-    """The rule or chain that a run file chooses. UnknownNameError, OptionError or another InputError."""
-    given = training.aggregation_rule
+def aggregation_of(section: AggregationSection, trust: TrustSection) -> Aggregation:
+    """The rule or chain that these sections choose. UnknownNameError, OptionError or another InputError."""
+    given = section.rule
     names = (given,) if isinstance(given, str) else tuple(given)
     if any(name.lower() == AUTO for name in names):
-        raise OptionError(f"`{AUTO}` stands alone and in small letters: aggregation_rule: {AUTO}")
+        raise OptionError(f"`{AUTO}` stands alone and in small letters: aggregation.rule: {AUTO}")
     known = frozenset[str]().union(*(entry.known_options for entry in aggregation.entries_of(names)))
-    automatic = training.aggregation_f == AUTO
+    automatic = section.f == AUTO
     if automatic:
-        training = training.model_copy(update={"aggregation_f": AUTOMATIC_F})
-    own = {"f": "aggregation_f", "trim_ratio": "trim_ratio"}
-    options = _joined(training, own, known, training.aggregation_options)
-    members = aggregation.resolve(names, options, unguaranteed=training.unguaranteed)
+        section = section.model_copy(update={"f": AUTOMATIC_F})
+    own = {"f": "f", "trim_ratio": "trim_ratio"}
+    options = _joined(section, "aggregation", own, known, section.options)
+    members = aggregation.resolve(names, options, unguaranteed=trust.unguaranteed)
     strictest, limit = max(needs(members), key=lambda need: need[0])
-    fallback = training.aggregation_fallback
+    fallback = section.fallback
     if fallback is not None:
         try:
             strictest = aggregation.falls_back(members, fallback)
         except InputError as error:
-            raise OptionError(f"aggregation_fallback: {error}") from None
+            raise OptionError(f"aggregation.fallback: {error}") from None
     last = members[-1][0].declares
     return Aggregation(
         names=names,
@@ -234,32 +237,33 @@ def aggregation_of(training: TrainingSection) -> Aggregation:
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
         keeps=tuple(name for entry, _ in members for name in entry.declares.keeps),
         sound_nodes=aggregation.minimum(names, options),
-        unguaranteed=training.unguaranteed,
+        unguaranteed=trust.unguaranteed,
         belief=Belief(
-            training.believed_liars,
-            training.liar_odds if automatic and training.believed_liars is not None else None,
+            trust.believed_liars,
+            trust.liar_odds if automatic and trust.believed_liars is not None else None,
         ),
         fallback=fallback,
     )
 
 
-def _staleness(controller: ControllerSection) -> Choice:
-    weighting = controller.staleness_weighting
-    if not controller.use_async_training:
+def _staleness(run_file: RunFile) -> Choice:
+    section = run_file.staleness
+    weighting = section.weighting
+    if not run_file.controller.use_async_training:
         return _checked(STALENESS, FIXED, {"max_staleness": 0, "weighting": weighting})
-    options: dict[str, Any] = {"max_staleness": controller.max_staleness, "weighting": weighting}
-    if not controller.adaptive_staleness:
+    options: dict[str, Any] = {"max_staleness": section.max, "weighting": weighting}
+    if not section.adaptive:
         return _checked(STALENESS, FIXED, options)
-    options["min_staleness"] = controller.min_staleness
-    options["max_staleness_multiplier"] = controller.max_staleness_multiplier
+    options["min_staleness"] = section.min
+    options["max_staleness_multiplier"] = section.max_multiplier
     return _checked(STALENESS, ADAPTIVE, options)
 
 
-def _outer(training: TrainingSection) -> Choice:
-    known = OUTER.entry(training.outer_optimizer).known_options
+def _outer(section: AggregationSection) -> Choice:
+    known = OUTER.entry(section.outer_optimizer).known_options
     own = {"learning_rate": "outer_learning_rate", "momentum": "outer_momentum"}
-    options = _joined(training, own, known, training.outer_options)
-    return _checked(OUTER, training.outer_optimizer, options)
+    options = _joined(section, "aggregation", own, known, section.outer_options)
+    return _checked(OUTER, section.outer_optimizer, options)
 
 
 def _inner(training: TrainingSection) -> Choice:
@@ -270,7 +274,7 @@ def _inner(training: TrainingSection) -> Choice:
 
 
 def _joined(
-    training: TrainingSection, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
+    section: Section, heading: str, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options from the keys of their own that the run file gives and the algorithm knows, and from its options section.
 
@@ -278,10 +282,10 @@ def _joined(
     """
     options = dict(further)
     for option, key in own_keys.items():
-        value = getattr(training, key)
+        value = getattr(section, key)
         if option not in known or value is None:
             continue
         if option in options:
-            raise InputError(f"option '{option}' is given twice, here and as training.{key}; keep one")
+            raise InputError(f"option '{option}' is given twice, here and as {heading}.{key}; keep one")
         options[option] = value
     return options

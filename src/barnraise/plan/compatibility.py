@@ -45,90 +45,93 @@ def _outer_mode(case: Case) -> Found:
     traits = OUTER.entry(case.outer.name).declares
     now = mode(case.controller)
     if now not in traits.modes:
-        path = ("training", "outer_optimizer")
+        path = ("aggregation", "outer_optimizer")
         yield path, f"{case.outer.name} cannot be used in {now} mode: {traits.reason}"
 
 
 @_row(
     "evaluation by workers of an average of versions",
     "a worker has the newest version, and no average of those before",
-    "leave controller.evaluated_by `controller`, or training.average 0",
+    "leave evaluation.by `controller`, or evaluation.average 0",
 )
 def _averaged_elsewhere(case: Case) -> Found:
-    if case.controller.evaluated_by == "workers" and case.training.average:
-        path = ("controller", "evaluated_by")
-        yield path, f"is workers, but with training.average {case.training.average:g} an average is what is evaluated"
+    if case.evaluation.by == "workers" and case.evaluation.average:
+        path = ("evaluation", "by")
+        yield (
+            path,
+            f"is workers, but with evaluation.average {case.evaluation.average:g} an average is what is evaluated",
+        )
 
 
 @_row(
     "a run that strangers join, whose loss workers measure",
     "nodes of two owners measure each row where two are there, and the controller where these differ: one owner alone, "
     "or two that lie together, decide the loss, from 0 to three times that of a guess",
-    "leave controller.evaluated_by `controller`, unless you trust all workers, or strangers from several networks come",
+    "leave evaluation.by `controller`, unless you trust all workers, or strangers from several networks come",
     warning=True,
 )
 def _measured_by_strangers(case: Case) -> Found:
-    if case.purpose is SERVE and case.controller.evaluated_by == "workers":
-        yield ("controller", "evaluated_by"), "is workers, and the loss is what two owners, or one alone, say it is"
+    if case.purpose is SERVE and case.evaluation.by == "workers":
+        yield ("evaluation", "by"), "is workers, and the loss is what two owners, or one alone, say it is"
 
 
 @_row(
     "scores where workers measure the held-out loss",
     "who scores contributions has the model: the controller loads it, which it would not for anything else",
-    "leave controller.evaluated_by `controller`, or training.scores 0",
+    "leave evaluation.by `controller`, or trust.scores 0",
     warning=True,
 )
 def _scored_without_model(case: Case) -> Found:
-    scores = case.training.scores
-    if scores and case.controller.evaluated_by == "workers":
-        yield ("training", "scores"), f"is {scores:g}, but controller.evaluated_by is workers"
+    scores = case.trust.scores
+    if scores and case.evaluation.by == "workers":
+        yield ("trust", "scores"), f"is {scores:g}, but evaluation.by is workers"
 
 
 @_row(
     "a loss gate where workers measure the held-out loss",
     "the gate measures losses: the controller loads the model, which it would not for anything else",
-    "leave controller.evaluated_by `controller`, or training.loss_gate 0",
+    "leave evaluation.by `controller`, or trust.loss_gate 0",
     warning=True,
 )
 def _gated_without_model(case: Case) -> Found:
-    if case.training.loss_gate and case.controller.evaluated_by == "workers":
-        yield ("training", "loss_gate"), f"is {case.training.loss_gate}, but controller.evaluated_by is workers"
+    if case.trust.loss_gate and case.evaluation.by == "workers":
+        yield ("trust", "loss_gate"), f"is {case.trust.loss_gate}, but evaluation.by is workers"
 
 
 @_row(
     "a loss gate before a rule that keeps vectors",
     "the gate asks the rule what it would make of several sets of updates, and such a rule remembers what it is asked",
-    "leave training.loss_gate 0, or choose a rule without memory",
+    "leave trust.loss_gate 0, or choose a rule without memory",
 )
 def _gated_memory(case: Case) -> Found:
     rule = case.choices.aggregation
-    if case.training.loss_gate and rule is not None and rule.keeps:
-        yield ("training", "loss_gate"), f"is {case.training.loss_gate}, but {'+'.join(rule.names)} keeps vectors"
+    if case.trust.loss_gate and rule is not None and rule.keeps:
+        yield ("trust", "loss_gate"), f"is {case.trust.loss_gate}, but {'+'.join(rule.names)} keeps vectors"
 
 
 @_row(
     "audits in rounds that wait for all",
     "who does another's work anew is not in that round's version, and a round of few nodes counts like any other",
-    "leave controller.use_async_training true, or training.audits 0",
+    "leave controller.use_async_training true, or trust.audits 0",
     warning=True,
 )
 def _audits_in_rounds(case: Case) -> Found:
-    audits = case.training.audits
+    audits = case.trust.audits
     if audits and not case.controller.use_async_training:
-        yield ("training", "audits"), f"is {audits:g}: in the mean a round lacks so many of its nodes"
+        yield ("trust", "audits"), f"is {audits:g}: in the mean a round lacks so many of its nodes"
 
 
 @_row(
-    "adaptive staleness with min_staleness above max_staleness",
+    "adaptive staleness with staleness.min above staleness.max",
     "the bound of a node of median speed would be both",
-    "lower min_staleness or raise max_staleness",
+    "lower staleness.min or raise staleness.max",
 )
 def _staleness_order(case: Case) -> Found:
-    controller = case.controller
-    adaptive = controller.use_async_training and controller.adaptive_staleness
-    if adaptive and controller.min_staleness > controller.max_staleness:
-        text = f"is {controller.min_staleness}, above max_staleness = {controller.max_staleness}"
-        yield ("controller", "min_staleness"), text
+    staleness = case.staleness
+    adaptive = case.controller.use_async_training and staleness.adaptive
+    if adaptive and staleness.min > staleness.max:
+        text = f"is {staleness.min}, above staleness.max, which is {staleness.max}"
+        yield ("staleness", "min"), text
 
 
 @_row(
@@ -233,24 +236,24 @@ def _same_names(case: Case) -> Found:
     warning=True,
 )
 def _unused(case: Case) -> Found:
-    training = case.training
-    if training.compression_ratio is not None and "ratio" not in case.compression.options:
+    training, exchange, aggregation = case.training, case.exchange, case.aggregation
+    if exchange.compression_ratio is not None and "ratio" not in case.compression.options:
         yield (
-            ("training", "compression_ratio"),
-            f"counts only with codecs that keep a share, but compression is {case.compression.name}",
+            ("exchange", "compression_ratio"),
+            f"counts only with codecs that keep a share, but exchange.compression is {case.compression.name}",
         )
-    if training.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
+    if aggregation.trim_ratio is not None and "trim_ratio" not in _rule_options(case):
         yield (
-            ("training", "trim_ratio"),
+            ("aggregation", "trim_ratio"),
             f"counts only with {either(suggest.rules_with('trim_ratio'))}, but the rule is {rule_name(case)}",
         )
-    if training.outer_momentum is not None and "momentum" not in case.outer.options:
-        yield ("training", "outer_momentum"), f"{case.outer.name} has no momentum"
+    if aggregation.outer_momentum is not None and "momentum" not in case.outer.options:
+        yield ("aggregation", "outer_momentum"), f"{case.outer.name} has no momentum"
     if training.momentum and "momentum" not in case.inner.options:
         takers = either(name for name, entry in INNER.entries.items() if "momentum" in entry.known_options)
         yield ("training", "momentum"), f"counts only with {takers}, but inner_optimizer is {case.inner.name}"
-    if case.controller.buffer_size != "auto" and not case.controller.use_async_training:
-        yield ("controller", "buffer_size"), "counts only in asynchronous mode; a round waits for all live nodes"
+    if case.aggregation.buffer_size != "auto" and not case.controller.use_async_training:
+        yield ("aggregation", "buffer_size"), "counts only in asynchronous mode; a round waits for all live nodes"
 
 
 @_row(
@@ -260,9 +263,9 @@ def _unused(case: Case) -> Found:
     warning=True,
 )
 def _large_buffer(case: Case) -> Found:
-    size = case.controller.buffer_size
+    size = case.aggregation.buffer_size
     if size != "auto" and case.num_nodes is not None and size > case.num_nodes > 0:
-        yield ("controller", "buffer_size"), f"is {size}, but the run has {case.num_nodes} nodes"
+        yield ("aggregation", "buffer_size"), f"is {size}, but the run has {case.num_nodes} nodes"
 
 
 @_row(

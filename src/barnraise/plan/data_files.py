@@ -1,4 +1,4 @@
-"""The files of text data: whether they are there, readable and text, and how many rows they come to."""
+"""The files of text data: existence, readability, kind, and the approximate number of rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from barnraise.data.recognise import recognise
 from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of, vocabulary
 
 BYTES_A_TOKEN = 4
-"""Of text, through a tokenizer that is not `bytes`."""
+"""Bytes of text a token, for a tokenizer that is not `bytes`."""
 
 MOST_OPENED = 1000
 """Files of a pattern that are opened before a run; all are when the dataset is made."""
 
 
 def file_problems(run_file: RunFile) -> Iterator[Problem]:
-    """What is wrong with the files that the data section names."""
+    """Yield the problems of the files that the data section names."""
     data = run_file.data
     if not isinstance(data, TextData):
         return
@@ -53,7 +53,7 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
 
 
 def empty_files(run_file: RunFile) -> Iterator[Problem]:
-    """A warning for each file that is named itself, and is empty."""
+    """Yield a warning for each file that is named itself, and is empty."""
     files = run_file.data.files if isinstance(run_file.data, TextData) else []
     for index, name in enumerate(files):
         path = Path(name).expanduser()
@@ -62,7 +62,7 @@ def empty_files(run_file: RunFile) -> Iterator[Problem]:
 
 
 def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
-    """About how many rows there will be to train on, counted until there are `enough`; 0 where files say nothing."""
+    """Estimate the rows to train on, counted until there are `enough`; 0 where the files do not tell."""
     data = run_file.data
     if not isinstance(data, TextData):
         return data.examples
@@ -75,7 +75,7 @@ def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
 
 
 def dataset_bytes(run_file: RunFile) -> int:
-    """About how many bytes the dataset takes on the disk: its rows, those held out among them, as token ids."""
+    """Estimate the bytes of the dataset on the disk: all rows, held-out ones included, as token ids."""
     token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
     held_out = run_file.data.held_out
     share = held_out if isinstance(held_out, float) else 0.0
@@ -84,7 +84,7 @@ def dataset_bytes(run_file: RunFile) -> int:
 
 
 def few_rows(run_file: RunFile) -> Iterator[Problem]:
-    """A warning when a task would go around all rows too often."""
+    """Yield a warning when a task would pass over all rows too often."""
     training = run_file.training
     wanted = training.local_steps * training.batch_size
     rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
@@ -99,7 +99,7 @@ def few_rows(run_file: RunFile) -> Iterator[Problem]:
 
 
 def near(pattern: str) -> str:
-    """What a path that is not there may be meant to be, as the end of a sentence."""
+    """Return a suggestion for a path that does not exist, as the end of a sentence."""
     path = Path(pattern).expanduser()
     if not path.parent.is_dir():
         if glob.has_magic(pattern):
@@ -112,7 +112,7 @@ def near(pattern: str) -> str:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # it has gone meanwhile
+    except OSError:  # deleted in the meantime
         return 0
 
 
@@ -123,7 +123,7 @@ def _nothing(pattern: str) -> str:
 
 
 def _not_text(files: list[Path]) -> str:
-    """Of the first file that cannot be trained on, why not, and how many others there are; empty when all can."""
+    """Return why the first file that is not text cannot be trained on, and the number of others; empty for none."""
     found = [(path, why) for path in files if (why := _refused(path))]
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""What a data section says about the tokens, before any data is made."""
+"""The tokens of a data section, before any data is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """How many token ids there are, and the special ones."""
+    """The number of token ids, and the special ones."""
 
     size: int
     bos_id: int | None
@@ -26,28 +26,28 @@ class Vocabulary:
 
 
 def row_lengths(run_file: RunFile) -> tuple[int, ...]:
-    """Tokens of the rows to train on, the shortest first: usually one number."""
+    """Return the tokens of the rows to train on, the shortest first: usually one number."""
     return in_order(run_file.data.context)
 
 
 def longest_row(run_file: RunFile) -> int:
-    """Tokens of the longest row: what the model must read, and the length of the held-out rows."""
+    """Return the tokens of the longest row, which the model must read, and of the held-out rows."""
     return row_lengths(run_file)[-1]
 
 
 def shard_bytes(run_file: RunFile) -> int:
-    """Most bytes of a file of rows."""
+    """Return the most bytes of a file of rows."""
     return run_file.data.shard_bytes if isinstance(run_file.data, TextData) else SHARD_BYTES
 
 
 def mean_row(run_file: RunFile) -> int:
-    """Tokens of a row to train on, on average."""
+    """Return the mean tokens of a row to train on."""
     return mean_length(row_lengths(run_file))
 
 
 def sat_options(run_file: RunFile) -> SatOptions:
-    """The options of a SAT data section; OptionError or UnknownNameError for what cannot go together."""
-    from barnraise.data.sat import SatOptions  # brings numpy, which text needs not here
+    """Return the options of a SAT data section; OptionError or UnknownNameError for incompatible ones."""
+    from barnraise.data.sat import SatOptions  # brings numpy, which text does not need here
 
     assert isinstance(run_file.data, SatData)
     values = run_file.data.model_dump(exclude={"kind", "retokenize"})
@@ -57,13 +57,16 @@ def sat_options(run_file: RunFile) -> SatOptions:
 
 
 def tokenizer_of(run_file: RunFile) -> str:
-    """The tokenizer of text data: `bytes` or a path. Without a `data.tokenizer` it is the model folder's."""
+    """Return the tokenizer of text data: `bytes` or a path.
+
+    Without a `data.tokenizer` it is the model folder's.
+    """
     assert isinstance(run_file.data, TextData)
     return run_file.data.tokenizer or run_file.model.path or "bytes"
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:
-    """The tokens of the run's data; DataError when a tokenizer cannot be read."""
+    """Return the tokens of the run's data; DataError when a tokenizer cannot be read."""
     if isinstance(run_file.data, TextData):
         from barnraise.data import tokenizers
 
@@ -76,7 +79,7 @@ def vocabulary(run_file: RunFile) -> Vocabulary:
 
 
 def data_problems(run_file: RunFile) -> list[Problem]:
-    """What is wrong with the data section in itself."""
+    """Return the problems of the data section in itself."""
     try:
         if isinstance(run_file.data, SatData):
             sat_options(run_file)

@@ -102,7 +102,7 @@ def estimate(plan: Plan) -> Estimate:
             resolved,
             payload_bytes=OPENED * slots * contribution + 2 * version,
             outer_states=states,
-            gated=bool(training.loss_gate),
+            gated=bool(run_file.trust.loss_gate),
             **batch,
         ).total,
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
@@ -119,7 +119,7 @@ def estimate(plan: Plan) -> Estimate:
 def _states(plan: Plan, nodes: int) -> int:
     """Vectors of the model's size that the controller keeps beside the parameters."""
     moments: int = OUTER.entry(plan.outer.name).declares.moments
-    return moments + bool(plan.run_file.training.average) + plan.aggregation.num_kept(nodes)
+    return moments + bool(plan.run_file.evaluation.average) + plan.aggregation.num_kept(nodes)
 
 
 def payload_growth(plan: Plan, num_parameters: int) -> int:

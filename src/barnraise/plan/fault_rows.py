@@ -1,4 +1,4 @@
-"""The rows of the compatibility table about planned faults."""
+"""Compatibility rows about planned faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 8
 
 
 def _kinds(case: Case) -> Iterator[tuple[int, FaultSection, Kind]]:
-    """The faults that say what they are, with their places."""
+    """Yield the faults that name their kind, with their places."""
     for index, section in enumerate(case.run_file.faults):
         names = kinds_of(section)
         if len(names) == 1 and names[0] in KINDS:
@@ -125,7 +125,10 @@ def _commands(modes: Iterable[str]) -> str:
     "name one that runs by then, let join under a new name",
 )
 def _fault_names(case: Case) -> Found:
-    """What is known by the tokens, and what by the clock, cannot be compared: each is judged for itself."""
+    """Check the nodes of faults.
+
+    Those at a share of tokens and those at a time are checked separately, since both orders are unknown.
+    """
     if case.purpose is SERVE:
         return
     known = _names(case)
@@ -165,7 +168,7 @@ def _named(section: FaultSection) -> Iterator[tuple[str, str]]:
 
 
 def _names(case: Case) -> set[str]:
-    """Who starts with the run: of a simulation with another number of nodes, the first workers and numbered ones."""
+    """Return the nodes at the start of the run; in a larger or smaller simulation, numbered ones."""
     workers = [worker.name for worker in case.run_file.workers]
     if case.purpose is not SIMULATE or case.num_nodes is None:
         return set(workers)

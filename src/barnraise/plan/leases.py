@@ -1,4 +1,4 @@
-"""How often the nodes of a run are heard, and when one that is silent is gone."""
+"""Intervals of heartbeats and leases of a run's nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnraise.plan.resolve import Plan
 
 
 def leases(plan: Plan) -> LeaseSettings:
-    """What the run file says, within what a controller, or a simulation, can hear."""
+    """Return the run file's settings, within the limits of a controller, or a simulation."""
     controller = plan.run_file.controller
     most = SIMULATED_HEARTBEATS if plan.purpose is SIMULATE else FLEET_HEARTBEATS
     longest = max(controller.lease, controller.longest_lease)

@@ -15,7 +15,7 @@ from barnraise.transport.links.presets import LINKS, MBIT, NO_LINK, parse
 
 
 def link_of(run_file: RunFile, index: int, worker: WorkerSection | None = None) -> Link:
-    """The link of the run's worker number `index`; InputError when the run file's words for it cannot be read."""
+    """Return the link of worker number `index`; InputError when the run file's text for it is malformed."""
     if worker is not None and worker.link is not None:
         return parse(worker.link, index)
     network = run_file.network
@@ -34,27 +34,27 @@ def link_of(run_file: RunFile, index: int, worker: WorkerSection | None = None) 
 
 
 def controller_link(run_file: RunFile) -> Link | None:
-    """The controller's own link in a lab; None when nothing is in its way."""
+    """Return the controller's own link in a lab; None when it is unlimited."""
     text = run_file.network.controller_link
     return parse(text) if text is not None else None
 
 
 def live_link(run_file: RunFile, index: int, worker: WorkerSection | None = None) -> Link | None:
-    """The same for a live run: None where there is nothing to emulate."""
+    """Return the same for a live run: None where there is nothing to emulate."""
     found = link_of(run_file, index, worker)
     return None if found == LINKS[NO_LINK] else found
 
 
 def with_network(document: Document, text: str | None) -> Document:
-    """`document` with a network of that profile, and no other figures, where `text` (--network) is given."""
+    """Return `document` with a network of the profile `text` (--network), if given, and no other parameters."""
     if text is None:
         return document
-    parse(text)  # its message is better than one that names a key nobody wrote
+    parse(text)  # its message is better than one that names a key not in the file
     return replace(document, content={**document.content, "network": {"profile": text}})
 
 
 def link_problems(run_file: RunFile) -> Iterator[Problem]:
-    """What is wrong with the links of a run file."""
+    """Yield the problems of a run file's links."""
     network = run_file.network
     joining = [(("faults", at, "join", "link"), fault.join) for at, fault in enumerate(run_file.faults)]
     workers = [(("workers", at, "link"), worker) for at, worker in enumerate(run_file.workers)]

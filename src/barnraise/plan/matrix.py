@@ -11,11 +11,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from barnraise import aggregation
+from barnraise.config.aliases import canonical
 from barnraise.config.document import Document, read
-from barnraise.config.load import build, located
+from barnraise.config.load import build, located, nested
 from barnraise.config.matrix import OWN, MatrixFile, for_rule, matrix_of
+from barnraise.config.policy_sections import AggregationSection, TrustSection
 from barnraise.config.problems import Problem, refusal
-from barnraise.config.schema import TrainingSection
+from barnraise.config.schema import RunFile
+from barnraise.config.section import Section
 from barnraise.core.errors import InputError, OptionError, RunFileError
 from barnraise.emulation.attacks.catalog import KIND
 from barnraise.emulation.attacks.catalog import resolve as resolve_attack
@@ -29,6 +32,9 @@ NONE = "no attack"
 """The attack of cells in which nobody lies: what a rule costs where there is nothing to withstand."""
 
 _LIAR = "liar-"
+
+RULE, CODEC = "aggregation.rule", "exchange.compression"
+"""What the name of a rule, and that of a codec, is in a run file."""
 
 HONEST_ONLY = "honest only"
 """The rule of runs without the liars, by the mean: what all others are measured against."""
@@ -62,8 +68,8 @@ class Cell:
     @property
     def looks(self) -> bool:
         """Whether audits or scores look for liars in it."""
-        training = self.content.get("training", {})
-        return bool(training.get("audits") or training.get("scores"))
+        trust = self.content.get("trust", {})
+        return bool(trust.get("audits") or trust.get("scores"))
 
     @property
     def key(self) -> str:
@@ -85,7 +91,7 @@ class _Entry:
     """One of a list, with the place where it stands."""
 
     label: str
-    keys: dict[str, Any]  # of the training section, or of an attack
+    keys: dict[str, Any]  # of the run file, each by its section and name, or of an attack
     index: int
 
 
@@ -104,7 +110,7 @@ class _Rule(_Entry):
 
     @property
     def codecs(self) -> list[_Entry]:
-        return [_entry(given, "compression", index) for index, given in enumerate(self.file.codecs)]
+        return [_settings(given, CODEC, index) for index, given in enumerate(self.file.codecs)]
 
     @property
     def attacks(self) -> list[_Entry]:
@@ -139,12 +145,41 @@ def planned(document: Document) -> Matrix:
 
 def _base(file: MatrixFile, folder: FilePath) -> tuple[dict[str, Any], list[Problem]]:
     """The run file's content without workers, and what is wrong with it."""
-    content = dict(file.run) if isinstance(file.run, dict) else dict(read(folder / file.run).content)
-    if not content.pop("workers", None):
-        return content, []
-    where = "" if isinstance(file.run, dict) else f" of {folder / file.run}"
-    text = f"a matrix makes its workers itself; leave the workers{where} out"
-    return content, [Problem(("run", "workers") if isinstance(file.run, dict) else ("run",), text)]
+    given = canonical(file.run if isinstance(file.run, dict) else read(folder / file.run).content)
+    inline = isinstance(file.run, dict)
+    problems = [Problem(("run", *some.path) if inline else ("run",), some.message) for some in given.problems]
+    if given.content.pop("workers", None):
+        where = "" if inline else f" of {folder / str(file.run)}"
+        text = f"a matrix makes its workers itself; leave the workers{where} out"
+        problems.append(Problem(("run", "workers") if inline else ("run",), text))
+    return given.content, problems
+
+
+def _settings(given: object, key: str, index: int) -> _Entry:
+    """What a rule or a codec of the matrix sets in the run file: a name for `key`, or keys as `_dotted` reads them."""
+    keys = _dotted(given) if isinstance(given, dict) else {key: given}
+    return _Entry(_label(keys, key), keys, index)
+
+
+def _dotted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of the run file, each by its section and name. Those without a section are of `training`, or were once.
+    OptionError where one is given twice.
+
+    >>> _dotted({"aggregation.rule": "krum", "trust": {"scores": 0.2}, "local_steps": 5})
+    {'aggregation.rule': 'krum', 'trust.scores': 0.2, 'training.local_steps': 5}
+    >>> _dotted({"aggregation_rule": "krum"})
+    {'aggregation.rule': 'krum'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in RunFile.model_fields and isinstance(value, dict):
+            flat |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            flat[name if "." in name else f"training.{name}"] = value
+    found = canonical(nested(flat))
+    if found.problems:
+        raise OptionError(str(found.problems[0]))
+    return {f"{section}.{key}": value for section, keys in found.content.items() for key, value in keys.items()}
 
 
 def _entry(given: object, key: str, index: int) -> _Entry:
@@ -154,24 +189,33 @@ def _entry(given: object, key: str, index: int) -> _Entry:
 
 def _rule(file: MatrixFile, given: object, index: int) -> _Rule:
     """InputError where its own lists are none, or a rule of its chain is no name."""
-    entry = _entry(given, "aggregation_rule", index)
+    lists = {key: value for key, value in given.items() if key in OWN} if isinstance(given, dict) else {}
+    keys = {key: value for key, value in given.items() if key not in OWN} if isinstance(given, dict) else given
+    entry = _settings(keys, RULE, index)
     chain = _rule_of(entry.keys)
     for name in chain if isinstance(chain, list) else [chain]:
         if not isinstance(name, str):
-            raise OptionError(f"{name} is no name of a rule; a rule's options go into aggregation_options beside it")
-    keys = {key: value for key, value in entry.keys.items() if key not in OWN}
-    own = frozenset(entry.keys) & frozenset(OWN)
-    return _settled(_Rule(_label(keys, "aggregation_rule"), keys, index, for_rule(file, entry.keys), own))
+            raise OptionError(f"{name} is no name of a rule; a rule's options go into aggregation.options beside it")
+    return _settled(_Rule(entry.label, entry.keys, index, for_rule(file, lists), frozenset(lists)))
 
 
 def _settled(rule: _Rule) -> _Rule:
     """With the rule that `auto` comes to where somebody lies, so that it is the same where nobody does."""
     if _rule_of(rule.keys) != AUTO:
         return rule
-    keys = {key: value for key, value in rule.keys.items() if key != "aggregation_rule"}
-    given = {key: value for key, value in keys.items() if key in TrainingSection.model_fields}
-    chosen = defended(TrainingSection.model_validate(given)).model_dump(exclude_unset=True)
-    return replace(rule, keys=keys | chosen, label=rule.label if "aggregation_rule" in rule.keys else AUTO)
+    keys = {key: value for key, value in rule.keys.items() if key != RULE}
+    chosen = defended(
+        AggregationSection.model_validate(_of(AggregationSection, "aggregation", keys)),
+        TrustSection.model_validate(_of(TrustSection, "trust", keys)),
+    )
+    for heading, section in zip(("aggregation", "trust"), chosen, strict=True):
+        keys |= {f"{heading}.{key}": value for key, value in section.model_dump(exclude_unset=True).items()}
+    return replace(rule, keys=keys, label=rule.label if RULE in rule.keys else AUTO)
+
+
+def _of(section: type[Section], heading: str, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the keys that a section of the run file has."""
+    return {key: keys[f"{heading}.{key}"] for key in section.model_fields if f"{heading}.{key}" in keys}
 
 
 def _label(keys: Mapping[str, Any], key: str) -> str:
@@ -180,14 +224,16 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
     'ipm epsilon=2'
     >>> _label({"kind": "colluding", "of": {"kind": "zero"}}, "kind")
     'colluding of=(zero)'
-    >>> _label({"aggregation_rule": "centered_clipping", "aggregation_options": {"tau": 1}}, "aggregation_rule")
-    'centered_clipping aggregation_options=(tau=1)'
+    >>> _label({"aggregation.rule": "centered_clipping", "aggregation.options": {"tau": 1}}, "aggregation.rule")
+    'centered_clipping options=(tau=1)'
     """
     name = keys.get(key)
     words = ["+".join(map(str, name)) if isinstance(name, list) else str(name)] if name is not None else []
     for option, value in keys.items():
         if option != key:
-            words.append(f"{option}={f'({_label(value, key)})' if isinstance(value, dict) else value}")
+            words.append(
+                f"{option.rpartition('.')[2]}={f'({_label(value, key)})' if isinstance(value, dict) else value}"
+            )
     return " ".join(words)
 
 
@@ -213,14 +259,14 @@ def _rule_problems(rule: _Rule) -> Iterator[Problem]:
             near += f" or {liars} of {2 * liars + 1}" if liars else ""
             text = f"{liars} of {nodes} lie, but it must be one at least, and less than half"
             yield Problem(("rules", rule.index), f"{text}; nearest: {near}")
-        elif not rule.keys.get("unguaranteed"):
+        elif not rule.keys.get("trust.unguaranteed"):
             yield from _too_few(rule, liars, nodes)
 
 
 def _too_few(rule: _Rule, liars: int, nodes: int) -> Iterator[Problem]:
     names = _rule_of(rule.keys)
-    options = _training(rule, liars)
-    given = {"f": options["aggregation_f"]} if "aggregation_f" in options else {}
+    options = _with_f(rule, liars)
+    given = {"f": options["aggregation.f"]} if "aggregation.f" in options else {}
     needed = aggregation.minimum(names, given)
     if needed > nodes:
         fewer = [f for f in range(1, liars) if aggregation.minimum(names, {"f": f}) <= nodes] if given else []
@@ -233,29 +279,31 @@ def _too_few(rule: _Rule, liars: int, nodes: int) -> Iterator[Problem]:
 
 
 def _rule_of(keys: dict[str, Any]) -> Any:
-    return keys.get("aggregation_rule", TrainingSection.model_fields["aggregation_rule"].default)
+    return keys.get(RULE, AggregationSection.model_fields["rule"].default)
 
 
-def _training(rule: _Rule, liars: int) -> dict[str, Any]:
-    """The rule's keys of the training section, with f where it has one."""
+def _with_f(rule: _Rule, liars: int) -> dict[str, Any]:
+    """The rule's keys, with f where it has one."""
     members = aggregation.resolve(_rule_of(rule.keys), {})
     knows_f = any("f" in entry.known_options for entry, _ in members)
-    return ({"aggregation_f": liars} if knows_f and "trim_ratio" not in rule.keys else {}) | rule.keys
+    return ({"aggregation.f": liars} if knows_f and "aggregation.trim_ratio" not in rule.keys else {}) | rule.keys
 
 
-_OWN_ROWS = "where data are skewed a node has rows of its own, so nobody can do its work anew; nearest: scores: 0.2"
+_OWN_ROWS = (
+    "where data are skewed a node has rows of its own, so nobody can do its work anew; nearest: trust.scores: 0.2"
+)
 
 
 def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
     """What the run files of its cells are refused for. What is said of a codec alone stands where that does."""
     for codec, mode, (liars, nodes) in product(rule.codecs, rule.file.modes, rule.members):
-        keys = _training(rule, liars) | codec.keys
+        keys = _with_f(rule, liars) | codec.keys
         content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
         try:
             run_file = build(content)
             _, problems = examine(run_file, purpose=SIMULATE, nodes=nodes)
-            if run_file.training.audits and "skewed" in rule.file.data:
-                problems = [*problems, Problem(("training", "audits"), _OWN_ROWS)]
+            if run_file.trust.audits and "skewed" in rule.file.data:
+                problems = [*problems, Problem(("trust", "audits"), _OWN_ROWS)]
         except RunFileError as error:
             problems = [found for found in error.problems if isinstance(found, Problem)]
         for problem in problems:
@@ -276,7 +324,7 @@ def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule]) -> Iterat
             for codec, mode, data, (liars, nodes) in product(rule.codecs, lists.modes, lists.data, rule.members):
                 skew = lists.skew if data == "skewed" else None
                 setting = Setting(liars, nodes, data, codec.label, mode)
-                names, keys = _names(liars, nodes), _training(rule, liars) | codec.keys
+                names, keys = _names(liars, nodes), _with_f(rule, liars) | codec.keys
                 honest = _content(_shortened(run, liars, nodes), codec.keys, mode, names[: nodes - liars])
                 yield Cell(setting, HONEST_ONLY, NONE, seed, honest, skew)
                 cells.append(Cell(setting, rule.label, NONE, seed, _content(run, keys, mode, names), skew))
@@ -305,7 +353,7 @@ def _shortened(run: dict[str, Any], liars: int, nodes: int) -> dict[str, Any]:
 
 def _content(
     base: dict[str, Any],
-    training: dict[str, Any],
+    keys: dict[str, Any],
     mode: str,
     names: list[str],
     liars: int = 0,
@@ -314,8 +362,7 @@ def _content(
     """The run file of a cell, whose last `liars` workers attack."""
     last = len(names) - liars
     workers = [{"name": name} | ({"attack": dict(attack or {})} if at >= last else {}) for at, name in enumerate(names)]
-    return dict(base) | {
-        "workers": workers,
-        "controller": base.get("controller", {}) | {"use_async_training": mode == "async"},
-        "training": base.get("training", {}) | training,
-    }
+    content = dict(base) | {"workers": workers}
+    for section, given in nested(keys | {"controller.use_async_training": mode == "async"}).items():
+        content[section] = base.get(section, {}) | given
+    return content

@@ -1,4 +1,4 @@
-"""The names that keys of the run file take: of each family, those of its catalog, or of the table that lists them."""
+"""The names that keys of the run file take: those of each family's catalog, or of its table."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ CATALOGED: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def names() -> dict[str, list[str]]:
-    """Of every family, as the schema calls them, the names there are."""
+    """Return the names of every family, by the schema's name of it."""
     return {family: list(known) for family, known in PLAIN.items()} | {
         family: list(listed()) for family, listed in CATALOGED.items()
     }
 
 
 def name_problems(run_file: RunFile) -> Iterator[Problem]:
-    """Names that no table of `PLAIN` has."""
+    """Yield problems of names that no table of `PLAIN` has."""
     for path, section in _sections(run_file, ()):
         for key, family in families(type(section).__name__).items():
             name = getattr(section, key)

@@ -166,7 +166,7 @@ def _room(plan: Plan, nodes: int | None) -> Iterator[Problem]:
 
 def _repeatable(plan: Plan) -> Iterator[Problem]:
     """Audits of stateless tasks judge nodes, and which elements dropout drops hangs on device and micro-batches."""
-    if not (plan.stateless and plan.run_file.training.audits):
+    if not (plan.stateless and plan.run_file.trust.audits):
         return
     dropped = {key: 0.0 for key, share in described(plan).items() if is_dropout(key) and share}
     if dropped:
@@ -174,7 +174,7 @@ def _repeatable(plan: Plan) -> Iterator[Problem]:
             "is given, but the model has dropout, and another node does not draw the same: honest nodes would be found "
             f"guilty. Set model.config: {flow(dropped)}, or leave audits out"
         )
-        yield Problem(("training", "audits"), text)
+        yield Problem(("trust", "audits"), text)
 
 
 def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
@@ -197,7 +197,7 @@ def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
 def _unsettled(plan: Plan) -> Iterator[Problem]:
     """Local steps amplify rounding the more, the deeper the model is."""
     training = plan.run_file.training
-    if not (plan.stateless and training.audits):
+    if not (plan.stateless and plan.run_file.trust.audits):
         return
     model = described(plan)
     layers = lookup(model["model_type"]).get(model, "num_layers") or 1

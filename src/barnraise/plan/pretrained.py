@@ -1,4 +1,4 @@
-"""What a checkpoint folder (`model.path`) asks of the rest of the run file: its own token ids."""
+"""Checks of the token ids of a checkpoint folder (`model.path`) against the data's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ TOKENIZER = ("data", "tokenizer")
 
 
 def token_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
-    """(errors, warnings) about the tokenizer of the data, for a model that has learned the ids of its own.
+    """Return (errors, warnings) about the data's tokenizer, for a model that has learned its own ids.
 
-    The tokenizer of another model gives other ids, which the loss does not tell from a model that has learned little.
+    The tokenizer of another model gives other ids, which the loss does not distinguish from a model that has learned
+    little.
     """
     data, folder = run_file.data, Path(run_file.model.path or "").expanduser()
     if run_file.model.path is None or data.retokenize or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What a run file is about to be used for: some of it matters to one command and not to another."""
+"""The purpose of a run file: some keys matter to one command and not to another."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
 from barnraise.config.faults import KINDS, Kind
 from barnraise.config.foreign import FOREIGN
-from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections
+from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections, with_spellings
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry, Option
 from barnraise.emulation.attacks.catalog import CATALOG as ATTACKS
@@ -49,11 +49,11 @@ def configuration_page() -> str:
         "## Algorithms\n\nBy the names that the keys above take; options go into the `..._options` sections.\n"
     )
     own = "options are keys of their own there"
-    blocks.append(_family("Codecs", "`training.compression`, `training.downlink_compression`", CODECS, _codec))
-    blocks.append(_family("Aggregation rules", "`training.aggregation_rule`", RULES, _rule))
-    blocks.append(_family("Outer optimizers", "`training.outer_optimizer`", OUTER, _outer))
+    blocks.append(_family("Codecs", "`exchange.compression`, `exchange.downlink_compression`", CODECS, _codec))
+    blocks.append(_family("Aggregation rules", "`aggregation.rule`", RULES, _rule))
+    blocks.append(_family("Outer optimizers", "`aggregation.outer_optimizer`", OUTER, _outer))
     blocks.append(_family("Inner optimizers", f"`training.inner_optimizer`; {own}", INNER, _traits))
-    blocks.append(_family("Staleness policies", "`controller.adaptive_staleness`", STALENESS, _traits))
+    blocks.append(_family("Staleness policies", "`staleness.adaptive`", STALENESS, _traits))
     blocks.append(_family("Schedulers", "`controller.scheduler`", SCHEDULERS, _spelled))
     blocks.append(_family("Transports", "addresses, as in invites", TRANSPORTS, _traits))
     beside = "options stand beside its `kind`"
@@ -64,7 +64,7 @@ def configuration_page() -> str:
 
 def schema_text() -> str:
     """The text of docs/reference/run-file.schema.json."""
-    return json.dumps(_completed(json_schema(), names()), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_completed(with_spellings(json_schema()), names()), indent=2, ensure_ascii=False) + "\n"
 
 
 def _completed(schema: Any, known: Names) -> Any:

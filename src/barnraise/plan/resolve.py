@@ -66,7 +66,7 @@ class Plan:
     @property
     def overlap(self) -> bool:
         """Whether workers train on while they upload: never in synchronous mode."""
-        return self.asynchronous and self.run_file.training.overlap
+        return self.asynchronous and self.run_file.exchange.overlap
 
     @property
     def stateless(self) -> bool:
@@ -76,7 +76,7 @@ class Plan:
     @property
     def error_feedback(self) -> bool:
         """Whether workers keep what compression leaves out."""
-        return feeds_back(self.run_file.training)
+        return feeds_back(self.run_file)
 
     @property
     def shares(self) -> bool:
@@ -90,7 +90,7 @@ class Plan:
     @property
     def merge_lerp(self) -> float:
         """How much of its own parameters a worker keeps when it takes a version in: what that lacks of its own."""
-        given = self.run_file.training.merge_lerp
+        given = self.run_file.exchange.merge_lerp
         own = self.overlap and not self.stateless
         return given if given is not None else OVERLAPPED_LERP if own else 0.0
 
@@ -98,7 +98,7 @@ class Plan:
     def ratios(self) -> tuple[float, ...]:
         """The shares that contributions may be compressed at, ascending; empty where there is no choice."""
         ratio = self.compression.options.get("ratio")
-        if ratio is None or not self.run_file.training.auto_tune:
+        if ratio is None or not self.run_file.exchange.auto_tune:
             return ()
         return tuple(ratio * 2**rung for rung in range(RUNGS) if rung == 0 or ratio * 2**rung <= DENSEST)
 
@@ -109,11 +109,11 @@ class Plan:
         More than given are for slow uplinks, where nothing is lost by it: what waits is trained on, the aggregate of a
         range does not need a certain number of nodes, and no momentum follows the versions.
         """
-        training = self.run_file.training
-        kept = self.error_feedback and training.error_feedback_keep == 1.0
+        training, exchange = self.run_file.training, self.run_file.exchange
+        kept = self.error_feedback and exchange.error_feedback_keep == 1.0
         simple = self.aggregation.sound_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
-        finer = RUNGS if training.auto_tune and kept and simple and not training.version_momentum else 1
-        return tuple(training.fragments * 2**step for step in range(finer))
+        finer = RUNGS if exchange.auto_tune and kept and simple and not training.version_momentum else 1
+        return tuple(exchange.fragments * 2**step for step in range(finer))
 
     @property
     def contributions(self) -> tuple[Choice, ...]:
@@ -132,7 +132,7 @@ class Plan:
     @property
     def buffer_size(self) -> int | None:
         """K as given, None for automatic."""
-        size = self.run_file.controller.buffer_size
+        size = self.run_file.aggregation.buffer_size
         return None if size == "auto" else size
 
     @property

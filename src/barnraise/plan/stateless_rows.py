@@ -11,29 +11,29 @@ _row = adding_to(ROWS)
 @_row(
     "stateless tasks with something of a worker's own",
     "whoever does a task again knows only what is published",
-    "leave it out, or set tasks: stateful",
+    "leave it out, or set training.tasks: stateful",
 )
 def _stateless_own(case: Case) -> Found:
-    training = case.training
-    if training.tasks != STATELESS:
+    exchange = case.exchange
+    if case.training.tasks != STATELESS:
         return
-    if training.error_feedback:
-        yield ("training", "error_feedback"), "is true: what a worker has left out before"
-    if training.merge_lerp:
-        yield ("training", "merge_lerp"), f"is {training.merge_lerp:g}: a share of where a worker was before"
+    if exchange.error_feedback:
+        yield ("exchange", "error_feedback"), "is true: what a worker has left out before"
+    if exchange.merge_lerp:
+        yield ("exchange", "merge_lerp"), f"is {exchange.merge_lerp:g}: a share of where a worker was before"
 
 
 @_row(
     "audits of stateful tasks",
     "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger tells "
     "how far, and nobody is judged",
-    "set tasks: stateless, or give scores instead, which judge work of any kind",
+    "set training.tasks: stateless, or give trust.scores instead, which judge work of any kind",
     warning=True,
 )
 def _audits_that_judge_nobody(case: Case) -> Found:
-    training = case.training
-    if training.audits and training.tasks != STATELESS:
-        yield ("training", "audits"), f"is {training.audits:g}, but tasks is {training.tasks}"
+    audits, tasks = case.trust.audits, case.training.tasks
+    if audits and tasks != STATELESS:
+        yield ("trust", "audits"), f"is {audits:g}, but training.tasks is {tasks}"
 
 
 @_row(

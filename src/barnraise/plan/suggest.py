@@ -1,4 +1,4 @@
-"""What the compatibility table suggests instead: policies by what they declare, so that a new one is suggested too."""
+"""Alternatives that the compatibility table suggests: policies by their traits, so that new ones appear too."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from barnraise.training.catalog import CATALOG as OUTER
 
 
 def rules_with(option: str) -> list[str]:
-    """Rules that can end a chain and have such an option."""
+    """Return the rules that can end a chain and have such an option."""
     return [entry.name for entry in _ends() if option in entry.known_options]
 
 
 def mixing() -> list[str]:
-    """Rules that mix updates in front of another."""
+    """Return the rules that mix updates in front of another."""
     return _named(RULES, lambda traits: traits.mixes)
 
 
 def choosing() -> list[str]:
-    """Robust rules that choose among whole updates and take the mean of several, or one."""
+    """Return the robust rules that choose among whole updates and take the mean of several, or one."""
     return [entry.name for entry in _ends() if not entry.declares.linear and not entry.declares.coordinatewise]
 
 
 def chain() -> str:
-    """A chain, for example."""
+    """Return an example of a chain."""
     trimming = next(entry.name for entry in _ends() if entry.declares.coordinatewise and entry.options)
     return f"[{mixing()[0]}, {trimming}]"
 
 
 def supports_by_version() -> list[str]:
-    """Sparse codecs that leave out the same elements of all updates of one version."""
+    """Return the sparse codecs that leave out the same elements of all updates of one version."""
     return _named(CODECS, lambda traits: traits.support_by_version)
 
 
 def portable() -> list[str]:
-    """Codecs that versions can be written in, but for those that keep every bit."""
+    """Return the codecs that versions can be written in, but for those that keep every bit."""
     return _named(CODECS, lambda traits: traits.portable and not traits.lossless)
 
 
 def plain_outers() -> list[str]:
-    """Outer optimizers that keep nothing from version to version."""
+    """Return the outer optimizers that keep nothing from version to version."""
     return _named(OUTER, lambda traits: not traits.moments)
 
 
 def countless_outers() -> list[str]:
-    """Outer optimizers whose steps do not depend on how many there were."""
+    """Return the outer optimizers whose steps do not depend on their number."""
     return _named(OUTER, lambda traits: not traits.counts_versions)
 
 
 def outer_by_mode() -> str:
-    """The outer optimizers: for both modes, and for one."""
+    """Describe the outer optimizers: for both modes, and for one."""
     both, synchronous, asynchronous = (
         _named(OUTER, lambda traits, modes=modes: traits.modes == modes)
         for modes in (frozenset({SYNCHRONOUS, ASYNCHRONOUS}), frozenset({SYNCHRONOUS}), frozenset({ASYNCHRONOUS}))
@@ -66,7 +66,7 @@ def outer_by_mode() -> str:
 
 
 def outer_reasons() -> str:
-    """Why some suit one mode alone."""
+    """Describe why some suit one mode alone."""
     found = [entry for entry in OUTER.entries.values() if entry.declares.reason]
     return "; ".join(f"{entry.name}: {entry.declares.reason}" for entry in found)
 

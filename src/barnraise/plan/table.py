@@ -6,6 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from barnraise.config.policy_sections import (
+    AggregationSection,
+    EvaluationSection,
+    ExchangeSection,
+    StalenessSection,
+    TrustSection,
+)
 from barnraise.config.problems import Path
 from barnraise.config.schema import ControllerSection, RunFile, TrainingSection
 from barnraise.plan.choices import Aggregation, Choice, Choices
@@ -18,10 +25,10 @@ Found = Iterator[tuple[Path, str]]
 STATELESS = "stateless"
 
 
-def feeds_back(training: TrainingSection) -> bool:
+def feeds_back(run_file: RunFile) -> bool:
     """Whether what compression leaves out is sent later: as the run file says, else where tasks are stateful."""
-    given = training.error_feedback
-    return training.tasks != STATELESS if given is None else given
+    given = run_file.exchange.error_feedback
+    return run_file.training.tasks != STATELESS if given is None else given
 
 
 class Unresolved(Exception):
@@ -44,6 +51,26 @@ class Case:
     @property
     def controller(self) -> ControllerSection:
         return self.run_file.controller
+
+    @property
+    def exchange(self) -> ExchangeSection:
+        return self.run_file.exchange
+
+    @property
+    def aggregation(self) -> AggregationSection:
+        return self.run_file.aggregation
+
+    @property
+    def staleness(self) -> StalenessSection:
+        return self.run_file.staleness
+
+    @property
+    def trust(self) -> TrustSection:
+        return self.run_file.trust
+
+    @property
+    def evaluation(self) -> EvaluationSection:
+        return self.run_file.evaluation
 
     @property
     def compression(self) -> Choice:

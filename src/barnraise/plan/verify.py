@@ -1,4 +1,4 @@
-"""Everything that can be known about a run before it starts: the file, what goes together, this machine, the cost."""
+"""All checks of a run before it starts: the file, its combinations, this machine, the cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verify(
     overrides: Mapping[str, Any] | None = None,
     nodes: int | None = None,
 ) -> tuple[Plan, Estimate]:
-    """The plan of a run that can start here, with all warnings, and what it will cost.
+    """Return the plan of a run that can start here, with all warnings, and its estimated cost.
 
     RunFileError lists every problem. `purpose`, `nodes` as for `resolve`; `overrides` as for `load`.
     """

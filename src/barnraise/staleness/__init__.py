@@ -1,4 +1,4 @@
-"""Staleness policies: how old a contribution's base may be, and what its age costs it.
+"""Staleness policies: the largest age of a contribution's base, and the weight by age.
 
 >>> create("adaptive", max_staleness=50).bound(speed=0.3)
 167
@@ -17,10 +17,10 @@ __all__ = ["CATALOG", "create", "names"]
 
 
 def create(name: str, **options: Any) -> StalenessPolicy:
-    """The policy `name`; UnknownNameError or OptionError, with the nearest known spelling, when there is none such."""
+    """Create the policy `name`; UnknownNameError or OptionError, with the nearest known spelling, for others."""
     return cast("StalenessPolicy", CATALOG.create(name, **options))
 
 
 def names() -> list[str]:
-    """The names of all policies."""
+    """Return the names of all policies."""
     return CATALOG.names()

@@ -1,4 +1,4 @@
-"""A bound in proportion to how long a node takes, so that slow nodes' work is not refused for being slow."""
+"""A bound in proportion to a node's task time, so that slow nodes' work is not refused for being slow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .base import StalenessPolicy
 
 
 class Adaptive(StalenessPolicy):
-    """bound = max_staleness / speed, to the nearest integer, from min_staleness to max_staleness * multiplier.
+    """Sets bound = max_staleness / speed, to the nearest integer, from min_staleness to max_staleness * multiplier.
 
-    A node of which no speed is known (0, negative, NaN) gets the upper limit.
+    A node of unknown speed (0, negative, NaN) gets the upper limit.
     """
 
     def __init__(self, max_staleness: int, min_staleness: int, max_staleness_multiplier: float, weighting: str) -> None:

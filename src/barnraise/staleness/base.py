@@ -1,4 +1,4 @@
-"""What every staleness policy answers: the bound of a task when it is assigned, the weight of what comes of it."""
+"""The interface of staleness policies: a task's bound at its assignment, and its contribution's weight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from barnraise.core.errors import UnknownNameError
 
-# FedBuff (Nguyen et al., 2022, section 5) scales by 1 / sqrt(1 + tau), which falls alike.
+# FedBuff (Nguyen et al., 2022, section 5) scales by 1 / sqrt(1 + tau), which decreases alike.
 WEIGHTINGS: Mapping[str, Callable[[int], float]] = {
     "constant": lambda staleness: 1.0,
     "inverse_sqrt": lambda staleness: 1.0 / (1.0 + math.sqrt(staleness)),
@@ -16,7 +16,7 @@ WEIGHTINGS: Mapping[str, Callable[[int], float]] = {
 
 
 class StalenessPolicy(ABC):
-    """Staleness is the version on arrival minus the base version, in versions, never negative.
+    """Base class of policies; staleness is the version on arrival minus the base version, never negative.
 
     `weighting`: "constant", or "inverse_sqrt" for 1 / (1 + sqrt(staleness)).
     """
@@ -28,12 +28,12 @@ class StalenessPolicy(ABC):
 
     @abstractmethod
     def bound(self, speed: float) -> int:
-        """The largest staleness accepted from a node whose observed rate is `speed` times the median's.
+        """Return the largest staleness accepted from a node whose observed rate is `speed` times the median's.
 
-        Asked once a task, when it is assigned: a later change of speed does not move it.
+        Called once a task, at its assignment: a later change of speed does not change it.
         """
 
     def weight(self, staleness: int) -> float:
-        """The factor (0 to 1] by which a contribution of that staleness counts; 1 for a fresh one."""
+        """Return the factor (0 to 1] by which a contribution of that staleness counts; 1 for a fresh one."""
         assert staleness >= 0
         return self._weight(staleness)

@@ -1,5 +1,4 @@
-"""How many nodes make a version (K), so that nobody's work is too stale when it arrives, and versions leave room on
-lines."""
+"""The number of nodes in a version (K), so that work is not too stale and versions leave room on links."""
 
 from __future__ import annotations
 
@@ -8,14 +7,13 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 OVERLAPPING = 2.0
-"""Of the time that a node takes for a task, how many times pass until its contribution is in, where that is on its way
-while the next task runs: before it was observed."""
+"""Task times that pass until a contribution arrives while the next task runs, as a first estimate."""
 
 LINE_SHARE = 0.5
-"""Of a node's line down, how much versions may take: rows and the model come over it, too."""
+"""Share of a node's downlink that versions may take, since rows and the model need it too."""
 
 SLOWEST_LINES = 0.25
-"""Share of the nodes whose lines may be slower than what K is chosen for: they do not slow all others' versions."""
+"""Share of the nodes whose downlinks may be slower than K allows for: they do not slow all others' versions."""
 
 
 ENOUGH = 4
@@ -23,8 +21,9 @@ ENOUGH = 4
 
 
 def common(delays: Sequence[float]) -> list[float]:
-    """`delays` of which the longest counts as the next, where there are several: what one node takes from a task to its
-    contribution, or says that it takes, is no reason for the others to wait.
+    """Return `delays` with the longest replaced by the next, where there are several.
+
+    One node's delay from task to contribution, or its claim of it, is no reason for the others to wait.
 
     >>> common([1.0, 9.0, 1.5, 2.0]), common([1.0, 9.0])
     ([1.0, 2.0, 1.5, 2.0], [1.0, 9.0])
@@ -36,12 +35,12 @@ def common(delays: Sequence[float]) -> list[float]:
 
 
 def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: Sequence[float] | None = None) -> int:
-    """The least K that keeps each node's steady staleness within half its bound.
+    """Return the least K that keeps each node's steady staleness within half its bound.
 
     `rates` are all nodes' tokens a second (or relative speeds), 0 where not known; `bound` is a policy's, of the rate
     over the median. A version takes K contributions while all nodes make sum(rates), so a node of rate r finds
     sum(rates) / (K r) versions made during its task, and `delays` times as many (at least 1) where a contribution is in
-    flight while the next task runs. All nodes' number when somebody may not be stale at all.
+    flight while the next task runs. The number of nodes when one of them may not be stale at all.
 
     >>> least_buffer([100.0, 100.0, 10.0], lambda speed: 5)  # the slow one's: 2 * 210 / (10 * 5) = 8.4
     9
@@ -55,10 +54,10 @@ def least_buffer(rates: Sequence[float], bound: Callable[[float], int], delays: 
 
 
 def least_buffer_for_lines(contributions: float, version_bytes: int, lines: Sequence[float]) -> int:
-    """The least K at which versions take at most half of a line down, for all but a quarter of the nodes.
+    """Return the least K at which versions take at most half of a downlink, for all but a quarter of the nodes.
 
-    All nodes together make so many `contributions` a second, so there are contributions / K versions, which each node
-    fetches; `lines` are each node's bytes a second, infinite where that is not known.
+    All nodes together make `contributions` a second, so there are contributions / K versions, which each node fetches;
+    `lines` are each node's bytes a second, infinite where that is not known.
 
     >>> least_buffer_for_lines(2.0, 1_000_000, [500_000.0, 1e6, 1e6, 1e6])  # a version in two seconds
     4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnraise.core.registry import Catalog, Entry, Option
 
 _MAX = Option("max_staleness", int, 50, "Largest staleness of a node of median speed.", minimum=0, maximum=1_000_000)
-_WEIGHTING = Option("weighting", str, "constant", "How staleness lowers a weight (`staleness_weighting`).")
+_WEIGHTING = Option("weighting", str, "constant", "How staleness lowers a weight (`staleness.weighting`).")
 
 FIXED, ADAPTIVE = "fixed", "adaptive"
 

@@ -6,7 +6,7 @@ from .base import StalenessPolicy
 
 
 class Fixed(StalenessPolicy):
-    """bound = max_staleness."""
+    """Sets bound = max_staleness for every node."""
 
     def __init__(self, max_staleness: int, weighting: str) -> None:
         super().__init__(weighting)

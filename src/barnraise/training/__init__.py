@@ -21,10 +21,10 @@ __all__ = ["CATALOG", "create", "names"]
 
 
 def create(name: str, **options: Any) -> OuterOptimizer:
-    """The outer optimizer `name`; UnknownNameError or OptionError, with the nearest known one, if there is none."""
+    """Create the outer optimizer `name`; UnknownNameError or OptionError, with the nearest known one, for others."""
     return cast("OuterOptimizer", CATALOG.create(name, **options))
 
 
 def names() -> list[str]:
-    """The names of all outer optimizers."""
+    """Return the names of all outer optimizers."""
     return CATALOG.names()

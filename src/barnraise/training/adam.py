@@ -12,7 +12,7 @@ from .base import Array, OuterOptimizer
 
 
 class Adam(OuterOptimizer):
-    """m <- b1 m + (1-b1) g; v <- b2 v + (1-b2) g^2; update = lr m / (1-b1^t) / (sqrt(v / (1-b2^t)) + epsilon).
+    """Applies m <- b1 m + (1-b1) g; v <- b2 v + (1-b2) g^2; update = lr m / (1-b1^t) / (sqrt(v / (1-b2^t)) + epsilon).
 
     Kingma and Ba, 2015, algorithm 1. Each element moves by about lr a version, whatever the size of g.
     """

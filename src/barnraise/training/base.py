@@ -1,4 +1,4 @@
-"""What every outer optimizer is: the aggregate of a version goes in, what to subtract from the parameters comes out.
+"""The interface of outer optimizers: they turn a version's aggregate into an update of the parameters.
 
 The pseudo-gradient g is local start minus local end, averaged, so it points uphill like a gradient, and everywhere
 
@@ -24,9 +24,9 @@ Array: TypeAlias = NDArray[Any]
 
 
 class OuterOptimizer(ABC):
-    """One outer optimizer over one flat float32 vector [d].
+    """Base class of outer optimizers over one flat float32 vector [d].
 
-    Its state is `moments`, vectors [d] made at the first step, and `steps`, how many were taken.
+    Its state is `moments`, vectors [d] made at the first step, and the number of `steps` taken.
     """
 
     moment_names: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class OuterOptimizer(ABC):
         self.moments: dict[str, Tensor] = {}
 
     def begin(self, size: int) -> None:
-        """The step of one version begins, over a vector of `size`; called once a version, in the order of versions."""
+        """Begin the step of one version, over a vector of `size`; called once a version, in the order of versions."""
         if not self.moments:
             self.moments = {name: torch.zeros(size) for name in self.moment_names}
         self.steps += 1
@@ -45,8 +45,8 @@ class OuterOptimizer(ABC):
     def step(self, gradient: Array, start: int = 0, rate: float = 1.0) -> None:
         """Turn `gradient`, the pseudo-gradient of the elements from `start` on, into their update, in place.
 
-        Once for each element that takes part in the step which has begun, in spans of any size and from any thread;
-        the moments of others rest. `rate` multiplies the learning rate (a schedule).
+        Called once for each element of the current step, in spans of any size and from any thread; the moments of other
+        elements do not change. `rate` multiplies the learning rate (a schedule).
         """
         moments = {name: moment.numpy()[start : start + gradient.size] for name, moment in self.moments.items()}
         self.update(gradient, moments, self.learning_rate * rate)
@@ -57,17 +57,20 @@ class OuterOptimizer(ABC):
 
     @abstractmethod
     def growth(self, gradient: float, moments: Mapping[str, float], rate: float) -> tuple[float, dict[str, float]]:
-        """No element of the next step's update, and none of each moment after it, is larger; what comes up in between
-        counts as well. `gradient` and `moments` are the largest magnitudes before.
+        """Return upper bounds of the next update's elements, and of each moment after it.
+
+        Intermediate values count as well. `gradient` and `moments` are the largest magnitudes before.
         """
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps: the live moments (not copies) and `steps` [1]."""
+        """Return the state for a checkpoint: the live moments (not copies) and `steps` [1]."""
         return {**self.moments, "steps": torch.tensor([self.steps])}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from `state`, whose vectors are the optimizer's own from then on. CorruptionError when it is not one
-        of this optimizer's."""
+        """Continue from `state`, whose vectors become the optimizer's own.
+
+        CorruptionError when it is not one of this optimizer's.
+        """
         moments = {name: tensor for name, tensor in state.items() if name != "steps"}
         steps = state.get("steps")
         complete = set(moments) == set(self.moment_names) or not moments

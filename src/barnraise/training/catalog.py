@@ -1,4 +1,4 @@
-"""The outer and inner optimizers by name, with what each declares, and the precisions; imports no torch."""
+"""The outer and inner optimizers by name, with their traits, and the precisions; imports no torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
 @dataclass(frozen=True)
 class Traits:
-    """What an outer optimizer declares: the `modes` it suits, and the `reason` why no others.
+    """The traits of an outer optimizer: the `modes` it suits, and the `reason` why no others.
 
-    `moments`: vectors that it keeps from version to version; with none, a version moves by what came in alone.
-    `amplifies`: its momentum takes what comes late further than it was meant, as error feedback sends it.
-    `counts_versions`: what a step does depends on how many there were, so each must move all elements.
-    `divides`: takes a version's share of all work by itself.
+    `moments`: vectors that it keeps from version to version; with none, a version moves by its contributions alone.
+    `amplifies`: its momentum takes late updates further than intended, as error feedback sends them. `counts_versions`:
+    a step depends on their number, so each must move all elements. `divides`: takes a version's share of all work by
+    itself.
     """
 
     modes: frozenset[str] = frozenset({SYNCHRONOUS, ASYNCHRONOUS})
@@ -31,11 +31,11 @@ class Traits:
 
 @dataclass(frozen=True)
 class InnerTraits:
-    """What an inner optimizer declares: how many vectors it keeps (`moments`), and whether its steps have the length of
-    the rate whatever the gradient's (`adaptive`).
+    """The traits of an inner optimizer.
 
+    `moments`: the number of vectors it keeps; `adaptive`: its steps have the length of the rate for any gradient.
     `reach`: from its options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm
-    of one step at a learning rate of 1. None: nothing is known of that.
+    of one step at a learning rate of 1. None: there is no bound.
     """
 
     moments: int

@@ -8,10 +8,11 @@ from .base import Array, OuterOptimizer
 
 
 class DelayedNesterov(OuterOptimizer):
-    """B <- B + g; update = lr g / N, and at each N-th step m <- beta m + B / N; update = lr (g / N + beta m); B <- 0.
+    """Adds g to B; update = lr g / N, and at each N-th step momentum is applied and B reset.
 
-    N (`delay`) is at least the pushes it takes for every worker to be heard: the number of workers when each push
-    makes a version, workers / K when K of them do. Between momentum steps progress is that of SGD at lr / N.
+    B <- B + g; at each N-th step m <- beta m + B / N; update = lr (g / N + beta m); B <- 0. N (`delay`) is at least the
+    pushes in which every worker takes part: the number of workers when each push makes a version, workers / K when K of
+    them do. Between momentum steps progress is that of SGD at lr / N.
     """
 
     moment_names = ("momentum", "buffer")

@@ -1,4 +1,4 @@
-"""The inner optimizers: what makes each over the flat vector of the parameters.
+"""The inner optimizers over the flat vector of the parameters.
 
 >>> make = CATALOG.create("sgd", momentum=0.5)
 >>> make([torch.nn.Parameter(torch.zeros(3))]).param_groups[0]["momentum"]
@@ -18,17 +18,17 @@ Make = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
 
 
 def adamw(*, beta1: float, beta2: float, weight_decay: float) -> Make:
-    """AdamW (Loshchilov and Hutter 2019)."""
+    """Make AdamW (Loshchilov and Hutter 2019)."""
     return partial(torch.optim.AdamW, betas=(beta1, beta2), weight_decay=weight_decay, fused=True)
 
 
 def sgd(*, momentum: float, weight_decay: float) -> Make:
-    """SGD; its rate is set at each step."""
+    """Make SGD; its rate is set at each step."""
     return partial(torch.optim.SGD, lr=1e-3, momentum=momentum, weight_decay=weight_decay)
 
 
 def inner_optimizer(name: str, parameter: torch.nn.Parameter, options: Mapping[str, float]) -> torch.optim.Optimizer:
-    """The optimizer `name` of `parameter`; of `options` it takes those it knows."""
+    """Make the optimizer `name` of `parameter`, with those of `options` that it takes."""
     known = CATALOG.entry(name).known_options
     make: Make = CATALOG.create(name, **{key: value for key, value in options.items() if key in known})
     return make([parameter])

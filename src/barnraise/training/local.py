@@ -1,4 +1,4 @@
-"""Local training: H steps of the inner optimizer on one worker, from published parameters to its own.
+"""Local training: H steps of the inner optimizer on one worker, starting from published parameters.
 
 All parameters live in one flat float32 vector, so that the inner optimizer, the gradient norm and the delta are each
 one pass. The optimizer's moments stay with the worker from task to task (DiLoCo, Douillard et al. 2023, section 2).
@@ -22,15 +22,15 @@ from barnraise.training.catalog import FULL_PRECISION
 from barnraise.training.inner import inner_optimizer
 
 LONGEST_RAMP = 50
-"""Steps over which a newcomer's rate rises, at most: longer ones cost more than they spare."""
+"""Steps over which a new worker's rate rises, at most: longer ramps cost more than they save."""
 
 
 class LocalTrainer:
-    """Takes inner steps on `module`. Not thread-safe; one per worker.
+    """Takes inner steps on `module`; not thread-safe, one per worker.
 
-    With `tokens_at_once` a batch of more goes through the model in micro-batches of so many (of a row at least), whose
-    gradients add up to the batch's: as much memory as those take, and the same step but for rounding (and dropout's
-    chance). An accelerator that runs out of memory halves it for good.
+    With `tokens_at_once` a batch with more tokens passes through the model in micro-batches (a row at least), whose
+    gradients add up to the batch's: less memory, and the same step but for rounding (and dropout's randomness). An
+    accelerator that runs out of memory halves it permanently.
     """
 
     def __init__(
@@ -51,25 +51,25 @@ class LocalTrainer:
         self.optimizer = self._make_optimizer()
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
         self.tokens_at_once = tokens_at_once
-        self.skipped = 0  # steps so far that were not finite
+        self.skipped = 0  # steps so far that were skipped as not finite
         self._anchor: Tensor | None = None
-        self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and those of them that were taken
+        self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
 
     def anew(self) -> LocalTrainer:
-        """One on the same module that knows nothing of earlier steps: use the one or the other at a time."""
+        """Return a trainer of the same module without state of earlier steps: use one of them at a time."""
         other = copy.copy(self)
         other.optimizer = self._make_optimizer()
         other.skipped, other._anchor, other._ramp, other._climbed = 0, None, 1, 0
         return other
 
     def load(self, parameters: Tensor) -> None:
-        """Start from `parameters` (float32 [d])."""
+        """Load `parameters` (float32 [d]) as the start."""
         self.flat.vector.copy_(parameters)
         if self.proximal:
             self._anchor = self.flat.vector.clone()
 
     def shift(self, offset: Tensor) -> None:
-        """Move by `offset` (float32 [d]) between two steps; the task's start, as FedProx sees it, moves along."""
+        """Move the parameters by `offset` (float32 [d]) between two steps, and the task's start for FedProx too."""
         offset = offset.to(self.device)
         self.flat.vector.add_(offset)
         if self._anchor is not None:
@@ -78,10 +78,10 @@ class LocalTrainer:
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
 
-        A worker's own momentum is of the noise that the mean of all has lost; carried on from that mean it brings it
-        back. What moved the mean is in the version, at no bytes: m = -movement / (steps * rate) * sqrt(v) undoes what
-        Adam makes of m (Karimireddy et al. 2021, "Mime", and Xu et al. 2021, "FedCM", send the moments themselves).
-        Never longer than the momentum it replaces, so that a slow node does not run after a fast fleet.
+        A worker's own momentum has noise that the mean of all has lost; continued from that mean it restores the noise.
+        The mean's movement is in the version, at no bytes: m = -movement / (steps * rate) * sqrt(v) undoes Adam's use
+        of m (Karimireddy et al. 2021, "Mime", and Xu et al. 2021, "FedCM", send the moments themselves). Never longer
+        than the momentum it replaces, so that a slow node does not run after a fast fleet.
         """
         state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
         if not state or rate <= 0.0:
@@ -100,8 +100,10 @@ class LocalTrainer:
         own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
 
     def expect(self, first: Tensor | None, second: Tensor | None, steps: float) -> None:
-        """Begin as if so many steps had led to these moments, float32 [d], of which the optimizer takes what it keeps;
-        without a `first` that one is 0."""
+        """Begin as if `steps` steps had led to these moments, float32 [d].
+
+        The optimizer takes those that it keeps; without a `first` that one is 0.
+        """
         group, state = self.optimizer.param_groups[0], dict[str, Tensor]()
         beta1, beta2 = group.get("betas", (0.0, 0.0))
         if second is not None and "betas" in group:
@@ -113,7 +115,7 @@ class LocalTrainer:
             self.optimizer.state[group["params"][0]] = state
 
     def second_moments(self) -> Tensor | None:
-        """float32 [d], as they are expected; None when no step was taken, or the optimizer keeps none."""
+        """Return the expected second moments, float32 [d]; None before a step, or if the optimizer keeps none."""
         state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
         if not state or "exp_avg_sq" not in state:
             return None
@@ -123,8 +125,10 @@ class LocalTrainer:
 
     @property
     def noise(self) -> float:
-        """How long the first moment of gradients that are noise alone is, in lengths of one of them: the root of
-        (1 - b) / (1 + b), where b is its decay."""
+        """Return the length of the first moment of pure-noise gradients, in lengths of one gradient.
+
+        It is the root of (1 - b) / (1 + b), where b is the decay.
+        """
         group = self.optimizer.param_groups[0]
         beta1 = float(group["betas"][0] if "betas" in group else group["momentum"])
         return math.sqrt((1.0 - beta1) / (1.0 + beta1))
@@ -135,9 +139,9 @@ class LocalTrainer:
         return ("exp_avg", "exp_avg_sq") if "betas" in group else ("momentum_buffer",) * bool(group["momentum"])
 
     def step(self, batch: Batch, learning_rate: float) -> float | None:
-        """One step of the inner optimizer: the batch's mean loss before it, in nats a token.
+        """Take one step of the inner optimizer, and return the batch's mean loss before it, in nats a token.
 
-        None when loss or gradient are not finite: then no step is taken, or the moments would be lost for good.
+        None when loss or gradient are not finite: then no step is taken, since it would destroy the moments.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (self._climbed + 1) / self._ramp)
@@ -155,11 +159,11 @@ class LocalTrainer:
         return mean
 
     def rows_at_once(self, length: int) -> int | None:
-        """Rows of `length` tokens that go through the model at a time; None: as many as there are."""
+        """Return how many rows of `length` tokens pass through the model at a time; None: all."""
         return max(1, self.tokens_at_once // max(1, length)) if self.tokens_at_once else None
 
     def _gradient(self, batch: Batch) -> float:
-        """Leave the gradient of the batch's mean loss, and return that."""
+        """Compute the gradient of the batch's mean loss, and return that loss."""
         while True:
             try:
                 return self._accumulate(batch)
@@ -202,29 +206,29 @@ class LocalTrainer:
 
     @property
     def fresh(self) -> bool:
-        """Whether the optimizer knows nothing of earlier steps."""
+        """Return whether the optimizer has no state of earlier steps."""
         return not self.optimizer.state
 
     def ramp(self) -> None:
-        """Let the rate rise from here on, as it does for a newcomer to a model that is trained already.
+        """Let the rate rise from here on, as for a new worker on a trained model.
 
-        AdamW's first steps have the length of the rate in every parameter, since one gradient is all that it divides
-        by: later ones are several times shorter. SGD's first steps are no longer than others.
+        AdamW's first steps have the length of the rate in every parameter, since they divide by one gradient alone:
+        later ones are several times shorter. SGD's first steps are no longer than others.
         """
         beta2 = self.optimizer.param_groups[0].get("betas", (0.0, 0.0))[1]
         self._ramp, self._climbed = min(LONGEST_RAMP, round(1.0 / (1.0 - beta2))), 0
 
     def forget(self) -> None:
-        """Let go of the moments: the next step is taken as a new worker's first."""
+        """Drop the moments: the next step is taken as a new worker's first."""
         self.optimizer.state.clear()
 
     def moments(self) -> dict[str, Tensor]:
-        """What the optimizer knows of earlier steps, by name, on the CPU, shared where possible; empty when fresh."""
+        """Return the optimizer's moments by name, on the CPU, shared where possible; empty when fresh."""
         state: dict[str, Any] = next(iter(self.optimizer.state.values()), {})
         return {name: value.cpu() for name, value in state.items() if isinstance(value, Tensor)}
 
     def remember(self, moments: Mapping[str, Tensor]) -> bool:
-        """Go on with the `moments` of another process; False, changing nothing, when they do not fit this optimizer."""
+        """Continue from the `moments` of another process; False, without a change, when they do not fit."""
         group = self.optimizer.param_groups[0]
         vectors = self._moment_names
         shapes = dict.fromkeys(vectors, self.flat.vector.shape) | ({"step": torch.Size()} if "betas" in group else {})
@@ -242,7 +246,7 @@ class LocalTrainer:
 
 
 def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | None = None) -> Tensor:
-    """Mean next-token cross-entropy over the labelled positions; or their share in a mean over `of` positions."""
+    """Return the mean next-token cross-entropy over labelled positions; or its share in a mean over `of` positions."""
     tokens, labels = (torch.from_numpy(array).to(device) for array in batch)
     logits = module(input_ids=tokens, use_cache=False).logits[:, :-1].flatten(0, 1).float()
     wanted = labels[:, 1:].flatten()
@@ -252,7 +256,7 @@ def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | 
 
 
 def each_loss(module: nn.Module, batch: Batch) -> Tensor:
-    """Mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows]."""
+    """Return the mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows]."""
     tokens, labels = batch
     logits = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits[:, :-1].float()
     wanted = torch.from_numpy(labels)[:, 1:]
@@ -262,12 +266,12 @@ def each_loss(module: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def row_losses(module: nn.Module, batches: Iterable[Batch]) -> Rows:
-    """`each_loss` of all batches, one after the other: float32 [rows]."""
+    """Return `each_loss` of all batches, concatenated: float32 [rows]."""
     return torch.cat([each_loss(module, batch) for batch in batches]).numpy()
 
 
 def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:
-    """Mean cross-entropy over all labelled positions of `batches`, nats a token."""
+    """Return the mean cross-entropy over all labelled positions of `batches`, nats a token."""
     total, count = 0.0, 0
     for loss, num_labels in held_out_losses(module, batches, device):
         total, count = total + loss * num_labels, count + num_labels
@@ -276,7 +280,7 @@ def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cp
 
 @torch.no_grad()
 def held_out_losses(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> Iterator[tuple[float, int]]:
-    """Of each batch the mean cross-entropy over its labelled positions, nats a token, and how many these are."""
+    """Yield for each batch its mean cross-entropy over labelled positions, nats a token, and their number."""
     was_training = module.training
     module.eval()
     try:

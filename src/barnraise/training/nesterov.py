@@ -8,7 +8,7 @@ from .base import Array, OuterOptimizer
 
 
 class Nesterov(OuterOptimizer):
-    """m <- beta m + g; update = lr (g + beta m)."""
+    """Applies m <- beta m + g; update = lr (g + beta m)."""
 
     moment_names = ("momentum",)
 

@@ -1,8 +1,8 @@
-"""How long an update can be, by the optimizer, the learning rate and the number of steps alone.
+"""Upper bounds of an update's length, from the optimizer, the learning rate and the number of steps alone.
 
 An inner optimizer bounds its own steps: AdamW moves a parameter by about the learning rate at most, and SGD moves the
 model by the learning rate times the gradient's norm, which is clipped. So the longest update of a task follows from the
-run file and the task. It does not depend on what any node sends. Torch-free.
+run file and the task. It does not depend on any node's messages. Torch-free.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 HELD_BACK = 10.0
-"""Tasks' worth of work that one update may hold where error feedback keeps back what a codec leaves out. With a share r
-sent, parameters that move steadily are sent about every 1/r tasks, which makes an update up to sqrt(1/r) times as long:
-10 for 1%."""
+"""Tasks' worth of work that one update may hold where error feedback keeps what a codec leaves out.
+
+With a share r sent, parameters that move steadily are sent about every 1/r tasks, which makes an update up to sqrt(1/r)
+times as long: 10 for 1%.
+"""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The longest update (L2 norm) by its travel, the learning rate times the steps: tasks * travel * per_travel +
-    besides.
+    """The longest update (L2 norm) by its travel: tasks * travel * per_travel + besides.
 
-    `tasks` is the number of tasks whose work one update may hold. `besides` is for what is published beside the
-    parameters. Infinite where nothing bounds a step.
+    Travel is the learning rate times the steps. `tasks` is the number of tasks whose work one update may hold.
+    `besides` is for vectors published beside the parameters. Infinite where nothing bounds a step.
     """
 
     per_travel: float = math.inf
@@ -31,7 +32,7 @@ class Reach:
     tasks: float = 1.0
 
     def longest(self, travel: float) -> float:
-        """The largest L2 norm of an update of so much `travel`.
+        """Return the largest L2 norm of an update with this `travel`.
 
         >>> Reach(10.0, 0.5).longest(0.01), Reach(10.0, tasks=4.0).longest(0.01), Reach().longest(0.0)
         (0.6, 0.4, inf)
@@ -42,7 +43,7 @@ class Reach:
 
 
 def adamw(options: Mapping[str, float], gradient_clip: float | None, num_parameters: int) -> float:
-    """L2 norm of one step at a learning rate of 1: every parameter moves by 1, and by the weight decay.
+    """Return the L2 norm of one step at a learning rate of 1: each parameter moves by 1, and by weight decay.
 
     A single step of one parameter can be longer (Kingma and Ba 2015, section 2.1). A whole task's steps are not, since
     the first moment divided by the root of the second is 1 at most for gradients that do not change.
@@ -51,7 +52,7 @@ def adamw(options: Mapping[str, float], gradient_clip: float | None, num_paramet
 
 
 def sgd(options: Mapping[str, float], gradient_clip: float | None, num_parameters: int) -> float:
-    """L2 norm of one step at a learning rate of 1: the clipped gradient and the weight decay, added up by momentum.
+    """Return the L2 norm of one step at a learning rate of 1: clipped gradient and weight decay, with momentum.
 
     Infinite without `gradient_clip`. Parameters are taken to have a root mean square of 1 at most.
     """

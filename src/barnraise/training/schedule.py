@@ -1,7 +1,7 @@
 """Learning-rate schedules over tokens; imports no torch.
 
-Time is counted in tokens trained on by all workers, not in steps: with unequal workers no one's steps tell how far the
-run is.
+Time is counted in tokens trained on by all workers, not in steps: with unequal workers one worker's steps do not
+measure the run's progress.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from barnraise.core.errors import OptionError, UnknownNameError
 
-# From 1 at progress 0 to 0 at progress 1; "constant" stays.
+# From 1 at progress 0 to 0 at progress 1; "constant" stays 1.
 SHAPES: Mapping[str, Callable[[float], float]] = {
     "constant": lambda progress: 1.0,
     "linear": lambda progress: 1.0 - progress,
@@ -42,7 +42,7 @@ class Schedule:
             raise OptionError(f"schedule: final_fraction is {self.final_fraction}, but must be between 0 and 1")
 
     def rate(self, tokens_done: int, tokens_total: int) -> float:
-        """The multiplier, 0 to 1, once `tokens_done` of `tokens_total` are done; beyond the total it stays.
+        """Return the multiplier, 0 to 1, once `tokens_done` of `tokens_total` are done; beyond the total it stays.
 
         With warm-up it is 0 at token 0: for a whole task ask with the tokens done at its end.
         """

@@ -1,4 +1,4 @@
-"""Plain SGD outside: with rate 1, the average of what the workers reached (FedAvg)."""
+"""Plain SGD outside: with rate 1, the average of the workers' parameters (FedAvg)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .base import Array, OuterOptimizer
 
 
 class SGD(OuterOptimizer):
-    """update = lr g."""
+    """Applies update = lr g to every element."""
 
     def update(self, gradient: Array, moments: Mapping[str, Array], learning_rate: float) -> None:
         gradient *= learning_rate

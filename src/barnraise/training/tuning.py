@@ -1,10 +1,10 @@
-"""How much a node sends, and how often, so that exchanges hide behind computation: a pure policy.
+"""Payload and task size of a node, so that exchanges hide behind computation: a pure policy.
 
 A task of H steps leaves H p seconds in which the contribution before it goes up and the next version comes down. The
 policy takes the densest of the allowed payloads (rungs, in ascending bytes) that fits into `SHARE` of that time. When
-not even the smallest fits, it goes up in fragments that take turns; when the smallest does not fit either, H grows
-until it does, up to a limit. To send more takes a margin, to send less none, so that a link that wavers does not make
-the choice waver. Everything follows from what is measured now: the choice goes back when the link does.
+not even the smallest fits, it is sent in alternating fragments; when the smallest does not fit either, H grows until it
+does, up to a limit. Sending more takes a margin, sending less none, so that a fluctuating link does not make the choice
+fluctuate. Everything follows from current measurements: the choice recovers when the link does.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 SHARE = 0.8
-"""Of a task's time, how much an exchange may take in each direction."""
+"""Share of a task's time that an exchange may take in each direction."""
 
 CLIMB_SHARE = 0.5
 """The same for a denser payload than the present one."""
 
 
 class MeasuredNode(NamedTuple):
-    """One node: seconds a local step, seconds of a round trip, bytes a second up and down (0: not known yet)."""
+    """The measurements of a node: seconds a local step and a round trip, bytes a second up and down (0: unknown)."""
 
     step: float
     round_trip: float
@@ -31,8 +31,7 @@ class MeasuredNode(NamedTuple):
 
 
 class TunedTask(NamedTuple):
-    """What a node's tasks are like: the payload's rung, the local steps they have at least, and which of the run's
-    partitions of the parameters they take turns in."""
+    """The shape of a node's tasks: the payload's rung, the least local steps, and the partition of the parameters."""
 
     rung: int
     steps: int
@@ -41,8 +40,11 @@ class TunedTask(NamedTuple):
 
 @dataclass(frozen=True)
 class TuningChoices:
-    """What the run allows: payloads in bytes (`rungs`, ascending), by how much each of its partitions divides a
-    payload (`divisors`, from 1 on), the least and the largest H."""
+    """The choices that the run allows.
+
+    Payloads in bytes (`rungs`, ascending), the factor by which each partition divides a payload (`divisors`, from 1
+    on), the least and the largest H.
+    """
 
     rungs: Sequence[int]
     divisors: Sequence[int]
@@ -51,7 +53,7 @@ class TuningChoices:
 
 
 def tune(measured: MeasuredNode, now: TunedTask, choices: TuningChoices, down_bytes: int) -> TunedTask:
-    """The next choice for a node that is at `now`; `down_bytes` is what the versions made during a task bring down.
+    """Return the next choice for a node that is at `now`; `down_bytes` are the versions' bytes during a task.
 
     Nothing changes while the node's speed or uplink is not known. Versions are as large as other nodes make them:
     fragments are for the uplink alone.

@@ -1,4 +1,4 @@
-"""How messages travel: transports by URI scheme, the keys that both ends prove, and the invites that let one in.
+"""Transports of messages by URI scheme, the keys that both ends prove, and invites.
 
     network = transport.create("zmq")
     listener, connection = network.listener(), network.connection()
@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def create(scheme: str, **options: Any) -> Transport:
-    """The transport for URIs of `scheme`; UnknownNameError or OptionError name what is wrong with the arguments."""
+    """Create the transport for URIs of `scheme`; UnknownNameError or OptionError name the invalid argument."""
     transport: Transport = CATALOG.create(scheme, **options)
     return transport
 

@@ -1,9 +1,9 @@
-"""A list of keys that may come in: one a line, as 64 hexadecimal digits, then a space and whatever helps to know it.
+"""A list of admitted keys: one a line, as 64 hexadecimal digits, then a space and a comment.
 
     # the lab
     3f9c...e1  ann's workstation
 
-Empty lines and those that begin with # say nothing.
+Empty lines and those that begin with # are ignored.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ _FORM = "write 64 hexadecimal digits, then a space and a name, as in the line th
 
 
 def line_of(key: str, name: str) -> str:
-    """The line for a public key (Z85) and what is known of it."""
+    """Return the line for a public key (Z85) with a comment."""
     return f"{z85.decode(key.encode()).hex()} {name}"
 
 
 def parse(text: str, source: str) -> frozenset[str]:
-    """The keys (Z85) on the list. InputError names the first line of `source` that is none."""
+    """Return the keys (Z85) on the list.
+
+    InputError names the first invalid line of `source`.
+    """
     found = set()
     for number, line in enumerate(text.split("\n"), 1):
         word, *_ = line.split(maxsplit=1) or [""]

@@ -1,7 +1,7 @@
-"""What a transport is: a listener that many connections reach over one address, for the shells of both sides.
+"""The interface of transports: a listener that many connections reach over one address, for both sides' shells.
 
-A transport carries messages (lists of frames) whole and in order, and says with which key a message came. It loses
-messages when a connection breaks, a peer does not read or a process dies: the protocol above repeats what matters.
+A transport carries messages (lists of frames) whole and in order, and gives the key of each message's sender. It loses
+messages when a connection breaks, a peer does not read or a process dies: the protocol above repeats important ones.
 Everything here runs on one asyncio event loop and none of it is safe to call from another thread.
 """
 
@@ -28,14 +28,14 @@ BATCH_BYTES = 8 << 20
 
 
 class Peer(NamedTuple):
-    """One connection of a listener: where to send an answer, and the proven public key (Z85) at its other end."""
+    """One connection of a listener: its route, and the proven public key (Z85) at its other end."""
 
     route: bytes
     key: str
 
 
 class Delivery(NamedTuple):
-    """A message as it came: `frames` are untrusted bytes, `peer.key` is proven by the transport."""
+    """A received message: `frames` are untrusted bytes, `peer.key` is proven by the transport."""
 
     peer: Peer
     frames: list[Buffer]
@@ -54,11 +54,12 @@ class Address(NamedTuple):
 
 
 class Listener(ABC):
-    """The controller's side. Only messages whose key is proven and not in `revoked` are ever returned.
+    """The controller's side of a transport.
 
-    Before `bind`, its owner may set `members`, the keys that are known: others are strangers then, who get little room
-    and go first (None: nobody is a stranger). What waits is on the account of `budget`, which its owner may charge too
-    for what it keeps of messages: while that is spent, no more are returned.
+    Only messages whose key is proven and not in `revoked` are ever returned. Before `bind`, its owner may set
+    `members`, the known keys: other peers are strangers then, which get little room and are disconnected first (None:
+    no peer is a stranger). Waiting messages are charged to `budget`, which the owner may charge too for messages that
+    it keeps: while it is spent, no more are returned.
     """
 
     def __init__(self) -> None:
@@ -69,11 +70,14 @@ class Listener(ABC):
 
     @abstractmethod
     async def bind(self, uri: str, keys: Keys) -> str:
-        """Start to listen; the URI with the port that was taken. AddressError when that is not possible."""
+        """Start to listen, and return the URI with the port that was taken.
+
+        AddressError when that is not possible.
+        """
 
     @abstractmethod
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
-        """Wait for messages and return those at hand, `limit` or about BATCH_BYTES at the most; empty once closed.
+        """Wait for messages and return those available, at most `limit` or about BATCH_BYTES; empty once closed.
 
         Nothing is read ahead, so a caller that is busy elsewhere slows the senders down instead of filling memory.
         """
@@ -87,24 +91,25 @@ class Listener(ABC):
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
         """Hand a message over for `peer`, at once; False when it was dropped.
 
-        A peer that does not keep up delays nobody: once its queue is full, messages with a raw frame are dropped (it
-        asks again), and single frames wait in a bounded line of their own. A peer that is gone or revoked gets nothing.
+        A peer that does not keep up delays no other peer: once its queue is full, messages with a raw frame are dropped
+        (it asks again), and single frames wait in a bounded line of their own. A disconnected or revoked peer gets
+        nothing.
         """
 
     def address(self, peer: Peer) -> str:
-        """The IP address that a peer calls from; empty where that is not known, or it is gone."""
+        """Return the IP address that a peer calls from; empty where that is not known, or it is disconnected."""
         return ""
 
     def is_member(self, key: str) -> bool:
-        """Whether `key` is no stranger's."""
+        """Return whether `key` belongs to a member."""
         return self.members is None or key in self.members
 
     def revoke(self, key: str) -> None:
-        """From now on no message of `key` is returned or sent, whatever connections it has."""
+        """Return and send no message of `key` from now on, on any connection."""
         self.revoked.add(key)
 
     def shut_out(self, key: str, seconds: float) -> None:
-        """The same for a while."""
+        """Exclude `key` for `seconds`, as `revoke` does permanently."""
         if key not in self.revoked:
             self.revoke(key)
             asyncio.get_running_loop().call_later(seconds, self.revoked.discard, key)
@@ -118,20 +123,23 @@ class Listener(ABC):
 
 
 class Connection(ABC):
-    """A worker's side. Dials, and dials again whenever the connection is lost, until it is closed."""
+    """A worker's side of a transport.
+
+    It dials, and dials again whenever the connection is lost, until it is closed.
+    """
 
     def __init__(self) -> None:
         self.num_connects = 0
         self.connected = False
-        self.refused = False  # nobody listens there just now, as far as can be told
+        self.refused = False  # no process listens there at present, as far as is known
         self._changed = Signal()
 
     @abstractmethod
     async def open(self, uri: str, server_key: str, keys: Keys) -> None:
-        """Begin to dial the listener that holds `server_key`; does not wait until it answers (`ready` does)."""
+        """Begin to dial the listener that holds `server_key`, without waiting for an answer (`ready` waits)."""
 
     async def ready(self, timeout: float) -> None:
-        """Wait until the connection stands and both keys are proven; AddressError says what is in the way."""
+        """Wait until the connection is established and both keys are proven; AddressError gives the cause."""
         try:
             async with asyncio.timeout(timeout):
                 while not self.connected:
@@ -141,7 +149,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def _diagnosis(self) -> str:
-        """What is in the way, and what to do."""
+        """Return why the connection fails, and the remedy."""
 
     @abstractmethod
     async def send(self, frames: Sequence[Buffer]) -> bool:
@@ -153,7 +161,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
-        """Wait for messages and return those at hand, `limit` or about BATCH_BYTES at the most; empty once closed."""
+        """Wait for messages and return those available, at most `limit` or about BATCH_BYTES; empty once closed."""
 
     async def receive(self) -> list[Buffer] | None:
         """Wait for the next message; None once closed."""
@@ -162,7 +170,7 @@ class Connection(ABC):
 
     @abstractmethod
     def redial(self) -> None:
-        """Give the connection up and dial anew: for a caller that knows better than TCP that the other end is gone."""
+        """Drop the connection and dial again: for a caller that knows before TCP does that the other end is lost."""
 
     @abstractmethod
     async def close(self, linger: float = 0.0) -> None:
@@ -174,15 +182,15 @@ class Transport(ABC):
 
     @abstractmethod
     def listener(self) -> Listener:
-        """A new listener, not bound yet."""
+        """Create a new listener, not bound yet."""
 
     @abstractmethod
     def connection(self) -> Connection:
-        """A new connection, not opened yet."""
+        """Create a new connection, not opened yet."""
 
 
 def parse(uri: str) -> Address:
-    """The parts of a transport URI; AddressError when it is not one.
+    """Return the parts of a transport URI; AddressError when it is malformed.
 
     >>> parse("zmq://[::1]:7000").host
     '::1'
@@ -198,7 +206,7 @@ def parse(uri: str) -> Address:
 
 
 def bind_error(address: Address, error: OSError | ZMQError, key: str) -> str:
-    """Why `address` cannot be listened on, and what to do; `key` of the run file names its port."""
+    """Return why `address` cannot be bound, with a remedy; `key` is the run file's key of its port."""
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {address.port} on {address.host} is taken: end the process that holds it "

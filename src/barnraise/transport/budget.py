@@ -1,4 +1,4 @@
-"""One account of the bytes that wait, in and out, for all peers of a process: what is spent is not taken again."""
+"""A common account of the bytes that wait, in and out, for all peers of a process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ SHARE = 16 << 20
 
 
 class Budget:
-    """Bytes by who answers for them: a peer's public key, or whatever else its holder calls itself.
+    """Bytes by owner: a peer's public key, or another name of their holder.
 
-    `take` asks first, and is for what can be refused: a reply, or reading on. `charge` is for what is here already.
-    Answers may hold half of the whole, so that what nobody reads never stops what comes in. A listener returns no
-    messages while the whole is `spent`: who keeps their bytes charges them, and so slows all senders down.
+    `take` checks the limits first, and is for bytes that can be refused: a reply, or further reading. `charge` is for
+    bytes that are already here. Answers may hold half of the total, so that unread answers never block incoming
+    messages. A listener returns no messages while the total is `spent`: a holder of their bytes charges them, and so
+    slows all senders down.
     """
 
     def __init__(self, total: int = TOTAL, share: int = SHARE) -> None:
@@ -29,12 +30,12 @@ class Budget:
         self._given = Signal()
 
     def __getitem__(self, owner: Hashable) -> int:
-        """What waits on the account of `owner`."""
+        """Return the bytes that wait on the account of `owner`."""
         return self._held.get(owner, 0)
 
     @property
     def spent(self) -> bool:
-        """Whether there is no room for more."""
+        """Return whether there is no room for more."""
         return self.waiting >= self.total
 
     def take(self, owner: Hashable, num_bytes: int, *, answer: bool = False) -> bool:
@@ -47,13 +48,13 @@ class Budget:
         return True
 
     def charge(self, owner: Hashable, num_bytes: int, *, answer: bool = False) -> None:
-        """These bytes wait from now on, whether there is room for them or not."""
+        """Charge bytes that wait from now on, whether there is room for them or not."""
         self.waiting += num_bytes
         self._answers += num_bytes if answer else 0
         self._held[owner] = self[owner] + num_bytes
 
     def give(self, owner: Hashable, num_bytes: int, *, answer: bool = False) -> None:
-        """These bytes wait no longer."""
+        """Release bytes that no longer wait."""
         self.charge(owner, -num_bytes, answer=answer)
         if not self._held[owner]:
             del self._held[owner]
@@ -61,9 +62,9 @@ class Budget:
             self._given.wake()
 
     async def freed(self) -> None:
-        """Wait until something is given back, or `wake` is called."""
+        """Wait until bytes are released, or `wake` is called."""
         await self._given.wait()
 
     def wake(self) -> None:
-        """Let everybody who waits for room look again."""
+        """Let all callers that wait for room check again."""
         self._given.wake()

@@ -1,8 +1,9 @@
-"""Who is connected to a listener, and who has to go when there are too many. Pure: no socket and no clock.
+"""Limits on the connections of a listener, and the choice of connections to close.
 
-Anybody can connect. A guest is *unproven* until the first message under a key has come, and a *stranger* until that key
-is a member's. Both have a limited number of places. Past it the oldest unproven guest of the address that has most of
-them goes, and the oldest stranger. So who opens thousands of connections displaces their own, and members stay.
+Pure: no socket and no clock. Any machine can connect. A guest is *unproven* until the first message under a key has
+come, and a *stranger* until that key is a member's. Both have a limited number of places. Past it the oldest unproven
+guest of the address that has most of them is closed, and the oldest stranger. So a peer that opens thousands of
+connections displaces its own, and members stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_STRANGERS = 256
 
 
 class CountedConnection:
-    """One connection."""
+    """A connection as the limiter counts it."""
 
     __slots__ = ("address", "key")
 
@@ -27,9 +28,10 @@ class CountedConnection:
 
 
 class ConnectionLimiter:
-    """Counts guests, and calls `shut` for each that has to go. It is told of every other end by `leave`.
+    """Counts guests, and calls `shut` for each that has to be closed.
 
-    `limit` are the places for all, `a_key` those for one key: a new connection of a key displaces its oldest.
+    `leave` tells it of every other end. `limit` are the places for all, `a_key` those for one key: a new connection of
+    a key displaces its oldest.
     """
 
     def __init__(
@@ -55,17 +57,17 @@ class ConnectionLimiter:
         return who in self._guests
 
     def is_stranger(self, who: Hashable) -> bool:
-        """Whether a member's key was not proven by this guest."""
+        """Return whether this guest has not proven a member's key."""
         guest = self._guests.get(who)
         return guest is None or not guest.key or not self._is_member(guest.key)
 
     def key_of(self, who: Hashable) -> str:
-        """The key that this guest proved; "" when none."""
+        """Return the key that this guest proved; "" when none."""
         guest = self._guests.get(who)
         return guest.key if guest is not None else ""
 
     def enter(self, who: Hashable, address: str) -> None:
-        """A connection was accepted."""
+        """Count a connection that was accepted."""
         self.leave(who)
         place = place_of(address)
         self._guests[who] = CountedConnection(place)
@@ -78,7 +80,7 @@ class ConnectionLimiter:
             self.send_away(self._oldest_of_the_most())
 
     def prove(self, who: Hashable, key: str) -> None:
-        """A message under `key` came from this guest."""
+        """Record a message under `key` from this guest."""
         guest = self._guests.get(who)
         if guest is None or guest.key == key:
             return
@@ -95,13 +97,13 @@ class ConnectionLimiter:
                 self.send_away(oldest)
 
     def leave(self, who: Hashable) -> None:
-        """The connection is gone."""
+        """Forget a connection that has ended."""
         guest = self._guests.pop(who, None)
         if guest is not None:
             self._forget(who, guest)
 
     def send_away(self, who: Hashable) -> None:
-        """This guest has to go."""
+        """Close this guest's connection."""
         if who in self._guests:
             self.leave(who)
             self._shut(who)
@@ -111,7 +113,7 @@ class ConnectionLimiter:
         return next(iter(self._unproven[most]))
 
     def _oldest_stranger(self) -> Hashable:
-        """The oldest that has not become a member meanwhile. None when all have."""
+        """Return the oldest stranger that is still no member; None when there is none."""
         while self._strangers:
             who = next(iter(self._strangers))
             if self.is_stranger(who):
@@ -130,7 +132,7 @@ class ConnectionLimiter:
 
 
 def network_of(address: str) -> str:
-    """Whose neighbours count together: the /24 of an IPv4 address, the /64 of an IPv6 one; "" for what is none.
+    """Return the network whose addresses count together: IPv4 /24 or IPv6 /64; "" for other addresses.
 
     >>> network_of("10.1.2.3"), network_of("2001:db8::1"), network_of("::ffff:10.1.2.3"), network_of("")
     ('10.1.2.0/24', '2001:db8::/64', '10.1.2.0/24', '')
@@ -143,7 +145,7 @@ def network_of(address: str) -> str:
 
 
 def place_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 network of an IPv6 one.
+    """Return the unit that counts as one address: an IPv4 address, or the /64 network of an IPv6 one.
 
     >>> place_of("2001:db8::1") == place_of("2001:db8::2"), place_of("::ffff:10.0.0.1")
     (True, '10.0.0.1')

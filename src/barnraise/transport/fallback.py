@@ -1,4 +1,4 @@
-"""A connection with a second way: over HTTP where ZMQ does not get through."""
+"""A connection with a second transport: HTTP where ZMQ does not get through."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from barnraise.transport.identity import Keys
 from barnraise.wire.frames import Buffer
 
 PATIENCE = 5.0
-"""Seconds for which one way is tried before the next."""
+"""Seconds for which one transport is tried before the next."""
 
 LOST_PATIENCE = 12.0
-"""Seconds for which a way that worked may be lost (a controller starts again) before all are tried anew."""
+"""Seconds for which a working transport may be lost (a controller restarts) before all are tried again."""
 
 LOOK_SECONDS = 0.25
 
@@ -23,15 +23,15 @@ _NAMES = {"zmq": "ZMQ", "xmlrpc": "HTTP"}
 
 
 def connection_for(uri: str, say: Callable[[str], None] = lambda text: None) -> Connection:
-    """The connection for one address, or for several with spaces between, best first. Open it with the same `uri`.
+    """Create the connection for one address, or for several separated by spaces, best first.
 
-    `say` hears why another way than the first is gone.
+    Open it with the same `uri`. `say` gets a message when another than the first is used.
     """
     return FallbackConnection(say) if " " in uri else create(parse(uri).scheme).connection()
 
 
 class FallbackConnection(Connection):
-    """Dials the addresses in turn until one answers, and all of them anew when that one is lost for good."""
+    """Dials the addresses in rotation until one answers, and all of them again when that one is lost for long."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class FallbackConnection(Connection):
                     break
                 except AddressError as error:
                     self._trouble[uri] = str(error).partition(" s: ")[2] or str(error)
-                except Exception as error:  # whatever it is, this task goes on: nobody else would dial again
+                except Exception as error:  # after any error this task continues: no other task would dial again
                     self._trouble[uri] = f"{type(error).__name__}: {error}"
                 finally:
                     self._current, self.connected = None, False
@@ -66,7 +66,7 @@ class FallbackConnection(Connection):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _use(self, connection: Connection) -> None:
-        """Send and receive over this one until it is lost for long."""
+        """Send and receive over this connection until it is lost for long."""
         loop = asyncio.get_running_loop()
         seen = loop.time()
         self._current = connection

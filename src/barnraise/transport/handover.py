@@ -1,4 +1,4 @@
-"""The place at which the workers of a run reach whoever is its controller, or may become it."""
+"""The listener that a run's workers reach, held by its controller or by a standby that may become it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from barnraise.transport.several import listener_for
 
 
 class HandoverListener:
-    """A listener that can be handed from a standby to the controller that it becomes: connections stay, and messages
-    that were set aside are read again."""
+    """A listener that a standby hands over to the controller that it becomes.
+
+    Connections stay, and messages that were set aside are read again.
+    """
 
     def __init__(self) -> None:
         self.aside: dict[str, Delivery] = {}  # the newest message by key, for the next reader
@@ -26,8 +28,11 @@ class HandoverListener:
         return self._listener
 
     async def open(self, uri: str, keys: Keys, *members: dict[str, str]) -> str:
-        """Listen at `uri` for `members` (key -> name), and hold the messages set aside ready: the URI with the ports
-        that were taken. One that is open stays where it is, for these members. Raises AddressError."""
+        """Listen at `uri` for `members` (key -> name), and return the URI with the ports that were taken.
+
+        Messages that were set aside are returned first. An open listener stays where it is, for these members. Raises
+        AddressError.
+        """
         self._members.maps = list(members)
         self._unread.extend(self.aside.values())
         self.aside.clear()
@@ -38,7 +43,7 @@ class HandoverListener:
         return self._uri
 
     async def receive_many(self) -> list[Delivery]:
-        """As the listener's, what was set aside first."""
+        """Receive as the listener does, messages that were set aside first."""
         if self._unread:
             batch = list(self._unread)
             self._unread.clear()
@@ -46,7 +51,7 @@ class HandoverListener:
         return await self.listener.receive_many()
 
     async def close(self, linger: float = 0.0) -> None:
-        """Hang up. It may be opened again."""
+        """Close the listener, which may be opened again."""
         listener, self._listener = self._listener, None
         self.aside.clear()
         self._unread.clear()

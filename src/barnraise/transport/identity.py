@@ -1,5 +1,7 @@
-"""Who a machine is on the wire: a CURVE key pair, made locally, whose secret half never leaves the machine; and the
-Ed25519 key beside it, which signs what the machine hands in."""
+"""A machine's identity: a CURVE key pair made locally, and the Ed25519 key that signs its contributions.
+
+The secret half never leaves the machine.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,31 @@ MAX_NAME = 58
 
 @dataclass(frozen=True)
 class Keys:
-    """A CURVE25519 key pair, both halves in Z85 (40 printable characters). The public half is the machine's name."""
+    """A CURVE25519 key pair, both halves in Z85 (40 printable characters).
+
+    The public half is the machine's identity.
+    """
 
     public: str
     secret: str = field(repr=False)
 
     @cached_property
     def signer(self) -> Signer:
-        """The key that this machine signs with. It follows from the secret half, so that one file holds both; which of
-        the two somebody has seen says nothing of the other."""
+        """Return the signing key of this machine.
+
+        It follows from the secret half, so that one file holds both; either public key reveals nothing about the other.
+        """
         return Signer(hmac.digest(z85.decode(self.secret), b"barnraise signing 1", hashlib.sha256))
 
     @classmethod
     def generate(cls) -> Keys:
-        """A new pair from the system's random source."""
+        """Generate a new pair from the system's random source."""
         public, secret = zmq.curve_keypair()
         return cls(public.decode("ascii"), secret.decode("ascii"))
 
     @classmethod
     def load_or_create(cls, path: Path) -> Keys:
-        """The pair in the file `path`, made there (mode 0600) when there is none.
+        """Load the pair in the file `path`, made there (mode 0600) when there is none.
 
         InputError for a file that others may read, that is damaged, or that cannot be written.
         """
@@ -63,7 +70,7 @@ class Keys:
         keys = cls.generate()
         try:
             keys._create(path)
-        except FileExistsError:  # somebody else was faster: theirs counts
+        except FileExistsError:  # another process was faster: its pair counts
             return cls.load(path)
         except OSError as error:
             raise InputError(
@@ -73,7 +80,10 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path) -> Keys:
-        """The pair in the file `path`. FileNotFoundError when there is none, InputError when it must not be used."""
+        """Load the pair in the file `path`.
+
+        FileNotFoundError when there is none, InputError when it must not be used.
+        """
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if mode & 0o077:
@@ -96,7 +106,7 @@ class Keys:
         return keys
 
     def _create(self, path: Path) -> None:
-        """Write the file whole or not at all; FileExistsError when there is one already."""
+        """Write the file atomically; FileExistsError when there is one already."""
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -113,8 +123,10 @@ class Keys:
 
 @contextlib.contextmanager
 def claimed(base: Path, name: str, without: Container[str] = ()) -> Iterator[tuple[str, Path]]:
-    """The name and the folder, below `base`, of an identity that no other process of this machine uses meanwhile:
-    `name`, or name-2, name-3 ..., but none of `without`. Raises InputError."""
+    """Claim an identity below `base` for this process, and return its name and folder.
+
+    The name is `name`, or name-2, name-3 ..., but none of `without`. Raises InputError.
+    """
     for number in count(1):
         chosen = name if number == 1 else f"{name[:MAX_NAME]}-{number}"
         if chosen in without:
@@ -128,8 +140,10 @@ def claimed(base: Path, name: str, without: Container[str] = ()) -> Iterator[tup
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[bool]:
-    """Whether this process has the identity in `folder` for itself, until the end of the block; False when another has
-    it. Raises InputError when the folder cannot be used."""
+    """Lock the identity in `folder` for the block; False when another process has it.
+
+    Raises InputError when the folder cannot be used.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -144,7 +158,7 @@ def held(folder: Path) -> Iterator[bool]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process uses the identity in `folder` now. Writes nothing."""
+    """Return whether a process uses the identity in `folder` now, without writing anything."""
     try:
         descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -164,7 +178,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def is_public_key(text: str) -> bool:
-    """Whether `text` has the form of a public key: 40 characters of Z85.
+    """Return whether `text` has the form of a public key: 40 characters of Z85.
 
     >>> is_public_key("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7")
     True

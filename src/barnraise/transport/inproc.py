@@ -1,8 +1,8 @@
 """A transport within one event loop, for tests and for a worker inside the controller's process.
 
-It behaves as the others do: what is on its way when an end closes is lost, a slow peer loses messages with a raw
-frame, a connection finds its listener again after a restart. There is no cryptography: a connection's key is taken as
-given, and the wrong server key leads nowhere.
+It behaves as the others do: messages under way when an end closes are lost, a slow peer loses messages with a raw
+frame, a connection finds its listener again after a restart. There is no cryptography: a connection's key is not
+checked, and a wrong server key finds no listener.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ class InprocListener(Listener):
         return "127.0.0.1" if peer in self._peers else ""  # it is this process
 
     def attach(self, connection: InprocConnection, key: str) -> Peer:
-        """A new connection stands."""
+        """Add a new connection, and return its peer."""
         self._num_peers += 1
         peer = Peer(self._num_peers.to_bytes(5, "big"), key)
         self._peers[peer] = connection
         return peer
 
     def detach(self, peer: Peer) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended."""
         self._peers.pop(peer, None)
 
     def deliver(self, peer: Peer, frames: list[Buffer]) -> bool:
-        """Take a message from a connection; False when there is no room now."""
+        """Accept a message from a connection; False when there is no room now."""
         if len(self._inbox) >= LISTENER_QUEUE:
             return False
         self._inbox.append(Delivery(peer, frames))
@@ -152,7 +152,7 @@ class InprocConnection(Connection):
         self.dial()
 
     def dial(self) -> None:
-        """Attach to the listener of that name if it is there and the right one, else wait for a new one."""
+        """Attach to the listener of that name if it exists and has the right key, else wait for a new one."""
         listener = _listeners.get(self._name)
         if listener is None or listener.server_key != self._server_key or self._key in listener.revoked:
             _dialling.setdefault(self._name, []).append(self)
@@ -164,7 +164,7 @@ class InprocConnection(Connection):
         self.writable.wake()
 
     def lose(self) -> None:
-        """The listener is gone."""
+        """Handle the loss of the listener."""
         self._listener, self.connected = None, False
         self.dial()
 
@@ -186,7 +186,7 @@ class InprocConnection(Connection):
         return False
 
     def deliver(self, frames: list[Buffer]) -> bool:
-        """Take a message from the listener; False when it was dropped."""
+        """Accept a message from the listener; False when it was dropped."""
         single = len(frames) == 1
         waiting = sum((len(message) == 1) == single for message in self._inbox)
         if waiting >= (SINGLE_QUEUE if single else PEER_QUEUE):
@@ -216,5 +216,5 @@ class InprocConnection(Connection):
 
 
 def _copy(frames: Sequence[Buffer]) -> list[Buffer]:
-    """The frames as a transport delivers them: the header as bytes, the others as views of memory of their own."""
+    """Return the frames as a transport delivers them: the header as bytes, the others as views of own memory."""
     return [bytes(frame) if index == 0 else memoryview(bytes(frame)) for index, frame in enumerate(frames)]

@@ -1,14 +1,14 @@
-"""Invites: one line of text that lets a machine into a run, and the controller's book of the tokens behind them.
+"""Invites, which admit a machine to a run by one line of text, and the controller's book of their tokens.
 
 An invite names the controller (address and public key) and carries a secret. A worker proves that it holds one with
 
     proof = HMAC-SHA256(verifier, "barnraise enrol 2" | server key | worker key | name | nonce | signer),
     verifier = SHA256("barnraise" | secret),
 
-each field behind its length, so that the proof is good for these keys (the transport's, and `signer`, which signs what
-the worker hands in; "" for who hands in nothing), this name and this controller only. The book
-keeps the verifier and never the secret: who reads the book cannot write an invite again, but could make a proof,
-so the book belongs in a file of mode 0600, beside the controller's secret key that is worth more.
+each field behind its length, so that the proof is valid for these keys (the transport's, and `signer`, which signs the
+worker's contributions; "" for machines that submit none), this name and this controller only. The book keeps the
+verifier and never the secret: a reader of the book cannot write an invite again, but could make a proof, so the book
+belongs in a file of mode 0600, beside the controller's secret key, which is more valuable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECRET_BYTES = 32
 
 _FORMAT, _FORMAT_HTTP = 1, 2
 _FIXED = struct.Struct(">B32s32s8sQI")  # format, server key, secret, token, expiry (Unix seconds), uses; then the role
-_HTTP = struct.Struct(">BH")  # of format 2, before the role: the index of the scheme of `port`, and the HTTP port
+_HTTP = struct.Struct(">BH")  # format 2, before the role: the index of the scheme of `port`, and the HTTP port
 _SCHEMES = ("zmq", "xmlrpc")
 _CHECK_BYTES = 6
 _LINE = re.compile(r"(barnraise://(\[[^\]\s]+\]|[^:/#\s\[\]]+):(\d{1,5})/([^/#\s]*))#([A-Za-z0-9_-]+)")
@@ -42,7 +42,10 @@ _COPY = "ask the host for a new one (barnraise invite RUN_DIR) or copy the whole
 
 @dataclass(frozen=True)
 class Invite:
-    """Where the controller is, how to recognise it, and the secret that it will ask for. Show it to nobody else."""
+    """The controller's address, its public key, and a secret for admission.
+
+    Show it to the invited machine only.
+    """
 
     host: str
     port: int
@@ -53,8 +56,8 @@ class Invite:
     expires: int  # Unix seconds
     uses: int = 1
     role: str = WORKER
-    scheme: str = "zmq"  # what listens on `port`
-    http_port: int = 0  # where XML-RPC over HTTP is to be had as well; 0: nowhere
+    scheme: str = "zmq"  # protocol on `port`
+    http_port: int = 0  # port of XML-RPC over HTTP; 0: none
 
     @classmethod
     def create(
@@ -71,7 +74,7 @@ class Invite:
         http_port: int = 0,
         role: str = WORKER,
     ) -> Invite:
-        """A new invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
+        """Create an invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
         if uses < 1 or lifetime <= 0:
             raise InviteError(
                 f"an invite for {uses} machines and {lifetime:g} seconds lets nobody in: both must be > 0"
@@ -93,7 +96,7 @@ class Invite:
 
     @property
     def uri(self) -> str:
-        """Where a connection dials: one address, or two with a space between, the better one first."""
+        """Return the addresses to dial: one, or two separated by a space, the better one first."""
         first = f"{self.scheme}://{_bracketed(self.host)}:{self.port}"
         return f"{first} xmlrpc://{_bracketed(self.host)}:{self.http_port}" if self.http_port else first
 
@@ -101,7 +104,7 @@ class Invite:
         start = f"barnraise://{_bracketed(self.host)}:{self.port}/{self.run}"
         server_key, token = z85.decode(self.server_key), bytes.fromhex(self.token)
         http = _HTTP.pack(_SCHEMES.index(self.scheme), self.http_port)
-        old = http == _HTTP.pack(0, 0)  # what every version can read
+        old = http == _HTTP.pack(0, 0)  # all versions can read it
         version = _FORMAT if old else _FORMAT_HTTP
         body = _FIXED.pack(version, server_key, self.secret, token, self.expires, self.uses)
         body += (b"" if old else http) + self.role.encode()
@@ -111,7 +114,10 @@ class Invite:
 
     @classmethod
     def parse(cls, text: str, now: float) -> Invite:
-        """The invite in `text`, in which a terminal may have broken lines. InviteError says what is wrong with it."""
+        """Parse the invite in `text`, in which a terminal may have broken lines.
+
+        InviteError gives the defect.
+        """
         line = "".join(text.split())
         if not line.startswith("barnraise://"):
             raise InviteError(f"{line.split('#')[0][:40]!r} is not an invite: it must start with barnraise://; {_COPY}")
@@ -154,29 +160,31 @@ class Invite:
 
 
 def proof(secret: bytes, server_key: str, worker_key: str, name: str, nonce: str, signer: str = "") -> str:
-    """The worker's side of an `Enrol`: 64 hexadecimal digits that only a holder of `secret` can compute."""
+    """Return a worker's proof for an `Enrol`: 64 hexadecimal digits that only a holder of `secret` can compute."""
     return _mac(verifier(secret), server_key, worker_key, name, nonce, signer)
 
 
 def verifier(secret: bytes) -> bytes:
-    """What the controller keeps of a secret (32 bytes)."""
+    """Return the controller's record of a secret (32 bytes)."""
     return hashlib.sha256(b"barnraise" + secret).digest()
 
 
 @dataclass(frozen=True)
 class Token:
-    """What the controller knows of an invite."""
+    """The controller's record of an invite."""
 
     id: str
     verifier: str = field(repr=False)  # hexadecimal
     expires: int
-    uses: int  # how many machines it still lets in
+    uses: int  # machines that it still admits
     role: str
     revoked: bool = False
-    came: Mapping[str, str] = field(default_factory=dict)  # by it: keys, with their networks; where either matters
+    came: Mapping[str, str] = field(
+        default_factory=dict
+    )  # keys that used it, with their networks; where either matters
 
     def refuses(self, now: float) -> str:
-        """Why it lets nobody in now; empty while it does."""
+        """Return why it admits no machine now; empty while it does."""
         if self.revoked:
             return "the host has taken this invite back: ask for a new one"
         if now >= self.expires:
@@ -185,23 +193,23 @@ class Token:
 
 
 class TokenBook:
-    """The tokens of a run. Pure: time is an argument, and the caller keeps `to_dict` where it is durable."""
+    """The tokens of a run, as a pure record: time is an argument, and the caller stores `to_dict` durably."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, Token] = {}
 
     def add(self, invite: Invite) -> None:
-        """Let `invite` be accepted."""
+        """Accept `invite` from now on."""
         mark = verifier(invite.secret).hex()
         self.tokens[invite.token] = Token(invite.token, mark, invite.expires, invite.uses, invite.role)
 
     def proven(
         self, token: str, proof: str, *, server_key: str, worker_key: str, name: str, nonce: str, signer: str = ""
     ) -> Token:
-        """The token that `proof` shows the worker to hold, whether it lets anybody in or not. InviteError for a wrong
-        proof.
+        """Return the token that `proof` shows the worker to hold, whether it still admits machines or not.
 
-        A token that does not exist and a wrong proof get the same answer after the same work.
+        InviteError for a wrong proof. A token that does not exist and a wrong proof get the same answer after the same
+        work.
         """
         known = self.tokens.get(token)
         key = bytes.fromhex(known.verifier) if known else bytes(SECRET_BYTES)
@@ -223,8 +231,11 @@ class TokenBook:
         signer: str = "",
         listed: bool = False,
     ) -> Token:
-        """The `proven` token. InviteError when it lets nobody in (any more); who is `listed`, or came by it before, is
-        let in by one that is used up, too."""
+        """Return the `proven` token if it admits the worker.
+
+        InviteError when it admits no machine (any more); a worker that is `listed`, or used it before, is admitted by a
+        used-up one, too.
+        """
         known = self.proven(
             token, proof, server_key=server_key, worker_key=worker_key, name=name, nonce=nonce, signer=signer
         )
@@ -234,12 +245,15 @@ class TokenBook:
         return known
 
     def revoke(self, token: str) -> None:
-        """Let nobody else in by this token."""
+        """Admit no further machine by this token."""
         self.tokens[token] = replace(self.tokens[token], revoked=True)
 
     def spend(self, token: str, key: str = "", network: str = "", *, listed: bool = False) -> None:
-        """A machine with `key` was let in: one use less, unless it is `listed`, or looks on and did before. Where
-        networks count, it is known of which one it is."""
+        """Record the admission of a machine with `key`.
+
+        It takes one use, unless the machine is `listed`, or is an observer that was admitted before. Where networks
+        count, the machine's `network` is recorded.
+        """
         known = self.tokens[token]
         if not listed and key not in known.came:
             assert known.uses > 0, "verify comes first"
@@ -249,16 +263,16 @@ class TokenBook:
         self.tokens[token] = known
 
     def num_of(self, network: str) -> int:
-        """How many machines of this network came in."""
+        """Return how many machines of this network were admitted."""
         return sum(place == network for token in self.tokens.values() for place in token.came.values())
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Plain values: what JSON can hold."""
+        """Return plain values for JSON."""
         return {token.id: asdict(token) for token in self.tokens.values()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Mapping[str, Any]]) -> TokenBook:
-        """The book that `to_dict` described; CorruptionError when it did not."""
+        """Return the book that `to_dict` described; CorruptionError for other content."""
         book = cls()
         try:
             for name, fields in content.items():
@@ -281,7 +295,7 @@ def _mac(key: bytes, *fields: str) -> str:
 
 
 def _code(start: str, body: bytes) -> str:
-    """What follows the # of an invite: the body and a checksum of the whole line."""
+    """Return the text behind the # of an invite: the body and a checksum of the whole line."""
     check = hashlib.sha256(start.encode() + b"#" + body).digest()[:_CHECK_BYTES]
     return base64.urlsafe_b64encode(body + check).decode().rstrip("=")
 

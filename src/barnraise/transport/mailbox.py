@@ -1,4 +1,4 @@
-"""Messages that wait for one peer of the controller to fetch them: a line with an end."""
+"""A bounded queue of messages that one peer of the controller fetches."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 
 RAW_MESSAGES = 32
-"""Messages with a raw frame that wait; more are dropped, and asked for again."""
+"""Messages with a raw frame that wait; more are dropped, and requested again."""
 
 SINGLE_MESSAGES, SINGLE_BYTES = 1024, 2 << 20
 """The same for single frames."""
 
 
 class Mailbox:
-    """What is to be sent to one peer, in order, on its account of `budget`. `filled` wakes who waits for something."""
+    """The messages for one peer, in order, on its account of `budget`.
+
+    `filled` wakes a waiting reader.
+    """
 
     def __init__(self, budget: Budget, owner: str) -> None:
         self._budget, self._owner = budget, owner
@@ -29,7 +32,7 @@ class Mailbox:
         return len(self._messages)
 
     def put(self, frames: Sequence[Buffer]) -> bool:
-        """Take a copy of a message; False when there is no room for it."""
+        """Store a copy of a message; False when there is no room for it."""
         single, size = len(frames) == 1, _size(frames)
         if single:
             full = self._num_single >= SINGLE_MESSAGES or self._single_bytes + size > SINGLE_BYTES
@@ -45,11 +48,11 @@ class Mailbox:
         return True
 
     def first(self) -> list[Buffer]:
-        """The message whose turn it is."""
+        """Return the next message."""
         return self._messages[0]
 
     def take(self) -> list[Buffer]:
-        """The message whose turn it is, taken out."""
+        """Remove and return the next message."""
         frames = self._messages.popleft()
         single, size = len(frames) == 1, _size(frames)
         self._num_single -= single
@@ -59,7 +62,7 @@ class Mailbox:
         return frames
 
     def clear(self) -> None:
-        """Nobody will fetch them any more."""
+        """Drop all messages, as their peer will not fetch them."""
         while self._messages:
             self.take()
 

@@ -1,4 +1,4 @@
-"""Host names looked up without holding up the event loop."""
+"""Lookup of host names without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnraise.transport.base import Address
 
 
 async def numeric(address: Address) -> str:
-    """The IP address of `address.host`, IPv4 where there is a choice; AddressError when the name has none."""
+    """Return the IP address of `address.host`, IPv4 where there is a choice; AddressError when the name has none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:

@@ -1,5 +1,4 @@
-"""From where an address can be reached: a controller may send its workers to other addresses, but not into networks
-that it could not reach itself."""
+"""The reach of addresses: a controller may redirect its workers only to networks that it could reach itself."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from barnraise.transport.base import Address, parse
 
 
 class AddressReach(Enum):
-    """Where an address means the same machine: everywhere, in one network, on one line, on this machine."""
+    """The area in which an address means the same machine: everywhere, one network, one line, this machine."""
 
     INTERNET, NETWORK, LINE, MACHINE = range(4)
 
@@ -24,11 +23,11 @@ MAY_NAME = {
     AddressReach.LINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.LINE},
     AddressReach.MACHINE: {AddressReach.INTERNET, AddressReach.NETWORK, AddressReach.MACHINE},
 }
-"""To which addresses a controller may send workers, by its own."""
+"""The reach of addresses to which a controller may send workers, by its own."""
 
 
 def reach(address: str) -> AddressReach:
-    """Of a numeric address.
+    """Return the reach of a numeric address.
 
     >>> [reach(each).name for each in ("93.184.216.34", "10.1.2.3", "100.64.0.1", "169.254.169.254", "::1", "0.0.0.0")]
     ['INTERNET', 'NETWORK', 'NETWORK', 'LINE', 'MACHINE', 'MACHINE']
@@ -44,7 +43,7 @@ def reach(address: str) -> AddressReach:
 
 
 async def addresses(host: str) -> list[str]:
-    """The numeric addresses of a host, the preferred one first; [] when it has none, or nobody knows."""
+    """Return the numeric addresses of a host, the preferred one first; [] when it has none or cannot be looked up."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -53,15 +52,17 @@ async def addresses(host: str) -> list[str]:
 
 
 async def own_reach(uri: str) -> AddressReach:
-    """Of a controller's own addresses, the farthest; that of one which nobody knows counts as the internet's."""
+    """Return the largest reach of a controller's own addresses; an unknown host counts as the internet's."""
     hosts = [parse(one).host for one in uri.split()]
     found = [reach(address) for host in hosts for address in await addresses(host)]
     return min(found, key=lambda each: each.value, default=AddressReach.INTERNET)
 
 
 async def within(uri: str, may: Sequence[AddressReach] | set[AddressReach]) -> str | None:
-    """`uri`, one address or several with spaces between, in numbers, so that no name can mean another machine later;
-    None when one of them is outside of what it `may` be. "" where a name is not known now."""
+    """Return `uri`, one or several addresses, in numeric form; None when one is outside of `may`.
+
+    Numeric, so that a name cannot mean another machine later. "" where a name cannot be looked up now.
+    """
     numeric = []
     for one in uri.split():
         place = parse(one)

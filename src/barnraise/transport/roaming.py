@@ -1,4 +1,4 @@
-"""A connection that knows where else its run may be found: at a standby, once the controller is gone."""
+"""A connection that knows other addresses of its run: its standby's, once the controller is lost."""
 
 from __future__ import annotations
 
@@ -15,45 +15,47 @@ from barnraise.transport.reach import MAY_NAME, AddressReach, own_reach, within
 from barnraise.wire.frames import Buffer
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.75, 12.0
-"""Seconds for which one place is tried, or missed, before the next; longer after each round, and shortened by up to a
-half by chance, so that a fleet does not come all at once."""
+"""Seconds for which one address is tried, or missed, before the next.
+
+Longer after each round, and shortened randomly by up to a half, so that a fleet does not come all at once.
+"""
 
 GROWTH = 1.4
-"""Of that patience, from round to round."""
+"""Growth of that patience from round to round."""
 
 REFUSED_PATIENCE = 1.0
-"""The most of it where nobody listens: a standby that takes over does so from one moment to the next."""
+"""Its upper bound where no process listens: a standby takes over from one moment to the next."""
 
 SILENCE = 12.0
-"""Seconds after which a place that says nothing is left, though the connection seems to stand."""
+"""Seconds after which a silent address is left, though the connection seems established."""
 
 QUICK = 20.0
-"""Seconds after the last word for which it looks often: a standby takes over meanwhile. After that ever less."""
+"""Seconds after the last message during which it retries often, as a standby takes over; later ever less often."""
 
 LONGEST_REST = 120.0
-"""Seconds between two visits of a place that never answered, at most."""
+"""Seconds between two attempts at an address that never answered, at most."""
 
 MOST_PLACES, MOST_EVER = 2, 32
-"""Places that are known at a time: a controller has one standby. And those that are ever dialled."""
+"""Addresses known at a time, as a controller has one standby; and addresses that are ever dialled."""
 
 
 class RoamingConnection(Connection):
-    """Stays where it is while that answers, or while it knows of no other place; else tries them in turn.
+    """Stays connected while its address answers, or is the only one; else tries the others in rotation.
 
-    All places hold the same key: a standby that took over a run has what its controller had. A controller can send its
-    workers to few places, and to none in a network that its own address is not in (`transport.reach`).
+    All addresses hold the same key: a standby that took over a run has its controller's. A controller can send its
+    workers to few addresses, and to none in a network that its own address is not in (`transport.reach`).
     """
 
     def __init__(self, say: Callable[[str], None] = lambda text: None, chance: random.Random | None = None) -> None:
         super().__init__()
         self._say, self._chance = say, chance or random.Random()
         self._closed = False
-        self.bytes_up = self.bytes_down = 0  # of the messages that were sent and received
+        self.bytes_up = self.bytes_down = 0  # bytes of the messages that were sent and received
         self._places: list[str] = []
         self._at = 0
         self._connects_before = 0
         self._heard_at = self._word_at = 0.0
-        self._dialled: dict[str, str] = {}  # places that were told of -> as they are dialled
+        self._dialled: dict[str, str] = {}  # announced addresses -> their dialled form
         self._may: set[AddressReach] | None = None
         self._left: Connection | None = None
         self._task: asyncio.Task[None] | None = None
@@ -66,8 +68,10 @@ class RoamingConnection(Connection):
         self._task = asyncio.ensure_future(self._watch())
 
     def also(self, uris: Iterable[str]) -> None:
-        """The run may be found there too, and nowhere else that was heard of before. What is no address is passed
-        over."""
+        """Replace the other addresses at which the run may be found.
+
+        Invalid addresses are ignored.
+        """
         here = self._places[self._at]
         known = [uri for uri in dict.fromkeys(uris) if uri != here and _is_place(uri)]
         if len(self._dialled) >= MOST_EVER:
@@ -82,7 +86,7 @@ class RoamingConnection(Connection):
         self._heard_at = asyncio.get_running_loop().time()
 
     async def _watch(self) -> None:
-        """Observe the connection, and go elsewhere once it is lost for long enough."""
+        """Observe the connection, and try another address once it is lost for long enough."""
         loop = asyncio.get_running_loop()
         lost_at, round_patience, patience = loop.time(), FIRST_PATIENCE, FIRST_PATIENCE
         while True:
@@ -104,13 +108,13 @@ class RoamingConnection(Connection):
                 lost_at, patience = loop.time(), round_patience * self._chance.uniform(0.5, 1.0)
 
     def _bounded(self, patience: float, now: float) -> float:
-        """Long rests are spent at the first place, where it was heard before."""
+        """Shorten the patience, as long rests are spent at the first address, where the run was before."""
         if self._current.refused and (self._at or now - self._word_at < QUICK):
             return min(patience, REFUSED_PATIENCE)
         return min(patience, LONGEST_PATIENCE) if self._at else patience
 
     async def _may_dial(self, uri: str) -> bool:
-        """Whether a place that was told of may be dialled; one that may not is forgotten."""
+        """Return whether an announced address may be dialled; one that may not is forgotten."""
         if uri in self._dialled:
             return True
         if self._may is None:

@@ -1,4 +1,4 @@
-"""How a run's controllers are told apart, and none can be put off by a forgery.
+"""Sealed terms, which distinguish a run's controllers and cannot be forged.
 
 The controllers of a run, one after the other, share its secret key. So an epoch is sealed with it:
 
@@ -6,7 +6,7 @@ The controllers of a run, one after the other, share its secret key. So an epoch
 
 `by` is the key of the standby that the controller was, if it was one: of two that took over with the same epoch, the
 one with the greater key counts. A worker shows the seal of the highest epoch that it was welcomed in. A controller that
-is shown a higher epoch than its own, rightly sealed, knows that another has taken over; a made-up epoch stops nobody.
+is shown a higher epoch than its own, rightly sealed, knows that another has taken over; a made-up epoch has no effect.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from barnraise.wire.messages import Term
 
 
 def sealed(keys: Keys, run: str, epoch: int, by: str = "") -> Term:
-    """The term of the controller of `run` that has this epoch, and was the standby with the key `by`."""
+    """Return the sealed term of the controller of `run` with this epoch; `by` is the key of the standby that it was."""
     message = b"barnraise epoch 1" + run.encode() + b"\0" + str(epoch).encode() + b"\0" + by.encode()
     return Term(epoch, hmac.new(keys.secret.encode(), message, hashlib.sha256).hexdigest(), by)
 
 
 def supersedes(term: Term, own: Term, keys: Keys, run: str) -> bool:
-    """Whether `term` is of a later controller of the run than `own` is."""
+    """Return whether `term` is of a later controller of the run than `own` is."""
     return term.rank > own.rank and hmac.compare_digest(sealed(keys, run, term.epoch, term.by).seal, term.seal)

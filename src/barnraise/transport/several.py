@@ -1,4 +1,4 @@
-"""Several listeners that look like one: the same controller, reached over ZMQ and over HTTP."""
+"""Several listeners that act as one: the same controller, reached over ZMQ and over HTTP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from barnraise.wire.frames import Buffer
 
 
 def listener_for(uri: str) -> Listener:
-    """The listener for one address, or for several with spaces between. Bind it to the same `uri`."""
+    """Create the listener for one address, or for several separated by spaces.
+
+    Bind it to the same `uri`.
+    """
     listeners = [create(parse(one).scheme).listener() for one in uri.split()]
     return Several(listeners) if len(listeners) > 1 else listeners[0]
 
 
 class Several(Listener):
-    """Listeners side by side. A peer's route begins with the number of its listener."""
+    """Listeners side by side; a peer's route begins with the number of its listener."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         super().__init__()
@@ -31,7 +34,7 @@ class Several(Listener):
         self._closed = False
 
     async def bind(self, uri: str, keys: Keys) -> str:
-        """Listen at all addresses in `uri`, which have spaces between, or at none of them."""
+        """Listen at all addresses in `uri`, separated by spaces, or at none of them."""
         for listener in self._listeners:
             listener.members, listener.budget = self.members, self.budget
         try:
@@ -42,7 +45,7 @@ class Several(Listener):
         return " ".join(bound)
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
-        """What the first of them has; the others are read ahead by one batch at the most."""
+        """Return messages of the first listener that has some; the others are read ahead by one batch at the most."""
         batch: list[Delivery] = []
         while not batch and not self._closed:
             await self._read_some(limit)
@@ -53,7 +56,7 @@ class Several(Listener):
         return [] if self._closed else batch
 
     async def _read_some(self, limit: int) -> None:
-        """Wait until something is read."""
+        """Wait until messages are read."""
         while not self._read and not self._closed:
             for index in set(range(len(self._listeners))) - set(self._reading.values()):
                 task = asyncio.ensure_future(self._listeners[index].receive_many(limit))

@@ -1,4 +1,4 @@
-"""Coroutines of one event loop that wake each other."""
+"""Wake-ups between coroutines of one event loop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 
 
 class Signal:
-    """Wakes all coroutines that wait at that moment. It remembers nothing: look, then wait, with no await between."""
+    """Wakes all coroutines that wait at that moment.
+
+    It has no memory: check, then wait, with no await between.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order of their coming
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order of waiting
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Return whether a coroutine waits."""
         return bool(self._waiting)
 
     def wake(self) -> None:

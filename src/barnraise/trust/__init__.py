@@ -1,1 +1,1 @@
-"""Whom to believe, how much, and what proves to somebody who was not there what happened: pure policies."""
+"""Pure policies of trust: reputation, audits, suspicion, and signatures that third parties can check."""

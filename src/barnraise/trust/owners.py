@@ -1,4 +1,4 @@
-"""Medians over nodes in which one owner's nodes do not count as so many owners.
+"""Medians over nodes in which n nodes of one owner count less than n owners.
 
 n nodes of one owner weigh as much as sqrt(n) owners: one invite makes many identities cheaply, so they do not outvote
 others by their number; yet a laboratory behind one address is not outvoted by two strangers. Where each node has an
@@ -14,7 +14,7 @@ _ROUNDING = 1e-9
 
 
 def median(found: Iterable[tuple[str, float]]) -> float:
-    """The weighted median of values with their owners: between two where these share the middle; 0 for none.
+    """Return the weighted median of (owner, value) pairs: the mean of two where these share the middle; 0 for none.
 
     >>> median([("a", 1.0), ("b", 2.0), ("c", 9.0)]), median([("a", 1.0), ("a", 2.0)]), median([])
     (2.0, 1.5, 0.0)
@@ -39,7 +39,7 @@ def median(found: Iterable[tuple[str, float]]) -> float:
 
 
 def share(owners: Iterable[str], of: Iterable[str]) -> float:
-    """What part of the nodes with the owners `of` those with `owners`, which are among them, are by weight.
+    """Return the weight of the nodes of `owners` as a share of those of `of`, which include them.
 
     >>> share(["a", "b"], ["a", "b", "c", "d"]), share(["s"] * 4, ["a", "b", *["s"] * 4]), share([], [])
     (0.5, 0.5, 0.0)

@@ -1,10 +1,9 @@
-"""What follows for a node from what it was found to do: how often it is looked at, what its work counts, and for how
-long it gets none.
+"""Consequences of a node's record: how often it is audited, its weight, and its quarantine.
 
-A conviction is exact: others have done its task again and agree with each other. So one is enough, and none follows
-from an outlier. Where tasks cannot be done again there is a test of many comparisons (`suspicion`); what it ends in is
-the same. Whoever is back from quarantine counts little until it was found sound a few times; who is convicted again
-stays away longer, and at last for good.
+A conviction is exact: other nodes have repeated its task and agree with each other. So one is enough, and an outlier
+alone does not convict. Where tasks cannot be repeated there is a test of many comparisons (`suspicion`), with the same
+consequences. A node that returns from quarantine weighs little until it was found sound a few times; after another
+conviction it stays away longer, and after the third permanently.
 """
 
 from __future__ import annotations
@@ -19,24 +18,23 @@ QUARANTINE = 600.0
 """Seconds without tasks after the first conviction; ten times as long after the next."""
 
 MOST = 3
-"""Convictions after which a node stays away."""
+"""Convictions after which a node stays away permanently."""
 
 PROBATION = 5
-"""Audits, or scores, after which a node that was convicted counts like any other."""
+"""Audits, or scores, after which a convicted node has full weight again."""
 
 NEWCOMER = 4.0
-"""By how many times more often a node is audited that was never found sound, than one that was several times."""
+"""Factor by which a node that was never found sound is audited more often than a known one."""
 
 DOUBTED = 0.9
-"""Share of its weight that a node has lost when it is all but discredited; it loses none of it up to half the way."""
+"""Share of its weight that a node has lost at the limit of suspicion; it loses none up to half of the limit."""
 
 TRUSTED = 1.0
-"""What the contributions of a node weigh of which nothing is suspected, and that is not on probation."""
+"""Weight of the contributions of a node without suspicion and not on probation."""
 
 
 class Scores(msgspec.Struct, frozen=True):
-    """What a node's comparisons came to: how many there were, how often they pass of late, and how much `suspicion`
-    they leave."""
+    """The comparisons of a node's contributions: their number, recent pass rate, and the `suspicion` they leave."""
 
     count: int = 0
     passing: float = suspicion.OTHER
@@ -50,8 +48,7 @@ class Scores(msgspec.Struct, frozen=True):
         return self.count >= suspicion.KNOWN
 
     def sound(self, expected: float) -> bool:
-        """Whether it is known for work on its rows, as far as comparisons tell: they pass nearer to what is expected of
-        an honest node than to what is of others.
+        """Return whether the pass rate is nearer to that of honest nodes than to that of others.
 
         >>> scores = Scores(9, 0.6), Scores(9, 0.5), Scores(7, 0.9), Scores(9, 0.6, 8.0)
         >>> (
@@ -65,13 +62,15 @@ class Scores(msgspec.Struct, frozen=True):
 
     @property
     def doubt(self) -> float:
-        """From 0 to 1: how near the second half of the way to the limit is to its end."""
+        """Return the doubt, from 0 at half of the limit of suspicion to 1 at the limit."""
         return min(1.0, max(0.0, 2.0 * self.suspicion / suspicion.LIMIT - 1.0))
 
 
 class Reputation(msgspec.Struct, frozen=True):
-    """What is known of a node: how often it was `convicted`, until when it gets no tasks for that (the controller's
-    clock), how often it was found `sound` since, and what its scores since are."""
+    """The record of a node: how often it was `convicted`, when its quarantine ends, and later results.
+
+    Times are of the controller's clock. `sound` counts the audits since, and its scores are those since.
+    """
 
     convicted: int = 0
     until: float = 0.0
@@ -83,7 +82,8 @@ class Reputation(msgspec.Struct, frozen=True):
         return self.convicted >= MOST
 
     def after_conviction(self, now: float) -> Reputation:
-        """
+        """Return the record after one more conviction at `now`.
+
         >>> [Reputation(count).after_conviction(0.0).until for count in range(3)]
         [600.0, 6000.0, inf]
         """
@@ -95,11 +95,11 @@ class Reputation(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, sound=self.sound + 1)
 
     def after_score(self, passed: bool, left: float) -> Reputation:
-        """`left` is the suspicion that is left after it."""
+        """Return the record after a score; `left` is the suspicion after it."""
         return msgspec.structs.replace(self, sound=self.sound + passed, scores=self.scores.plus(passed, left))
 
     def weight(self) -> float:
-        """What its contributions count for, as a share of what others' do.
+        """Return the weight of its contributions, as a share of other nodes'.
 
         >>> Reputation().weight(), Reputation(1, 0.0, 1).weight(), Reputation(1, 0.0, 9).weight()
         (1.0, 0.4, 1.0)
@@ -111,12 +111,13 @@ class Reputation(msgspec.Struct, frozen=True):
 
     @property
     def on_probation(self) -> bool:
-        """Whether it counts less than others."""
+        """Return whether it weighs less than others after a conviction."""
         return self.weight() < TRUSTED
 
     def chance(self, share: float) -> float:
-        """That its next contribution is audited, where `share` of a known node's are: who could do the most harm
-        unnoticed is looked at first.
+        """Return the probability that its next contribution is audited, when known nodes are audited with `share`.
+
+        Nodes that could do the most harm unnoticed are audited first.
 
         >>> Reputation().chance(0.05), Reputation(0, 0.0, 1).chance(0.05), Reputation(0, 0.0, 9).chance(0.05)
         (0.2, 0.1, 0.05)
@@ -128,7 +129,7 @@ class Reputation(msgspec.Struct, frozen=True):
         return min(1.0, share * max(1.0, NEWCOMER / (1 + self.sound)))
 
     def chance_of_score(self, share: float) -> float:
-        """The same of a score: whoever is not known yet, or under suspicion, is looked at each time.
+        """Return the probability of a score, which is 1 for unknown nodes and for those under suspicion.
 
         >>> found = Scores(), Scores(9, 0.8, 0.1), Scores(9, 0.8)
         >>> [Reputation(scores=scores).chance_of_score(0.1) for scores in found]

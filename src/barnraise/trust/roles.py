@@ -1,4 +1,7 @@
-"""What an invite can be for, in words. Which messages and tasks that allows is `controller.fleet.role_permissions`."""
+"""Roles that an invite can have.
+
+`controller.fleet.role_permissions` has the messages and tasks of each.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ OPERATOR = "operator"
 
 ROLES = {
     WORKER: "barnraise join INVITE",  # trains, and does all other work
-    HELPER: "barnraise join INVITE",  # measures losses and does others' work anew
+    HELPER: "barnraise join INVITE",  # evaluates and repeats tasks of other nodes
     STANDBY: "barnraise standby INVITE",  # copies the run with its secret keys, to take over
     OBSERVER: "barnraise status INVITE",  # reads how the run stands
 }
-"""The command that takes an invite for each."""
+"""The command that accepts an invite, by role."""
 
 NO_OPERATORS = (
     "no invite makes an operator: who may write to the run's folder decides. Give that person an account on the "
@@ -23,7 +26,10 @@ NO_OPERATORS = (
 
 
 def require_role(name: str) -> str:
-    """`name`, if invites can be for it. Raises InputError."""
+    """Return `name` if it is a role.
+
+    Raises InputError.
+    """
     if name == OPERATOR:
         raise InputError(NO_OPERATORS)
     if name not in ROLES:
@@ -32,7 +38,7 @@ def require_role(name: str) -> str:
 
 
 def wrong_invite(role: str, wanted: str = "") -> str:
-    """The message for an invite of this role where one of the role `wanted` is taken, if that is known.
+    """Return the message for an invite of this role where one of the role `wanted` is needed, if that is known.
 
     >>> wrong_invite("helper")
     'this invite is for a helper: use it with `barnraise join INVITE`'

@@ -1,15 +1,15 @@
-"""What a node signs, and how anybody can check it later: so the rows of a ledger could be made by nobody else.
+"""Signatures of nodes, by which third parties can check that no other node made the rows of a ledger.
 
-Signatures are Ed25519 (RFC 8032), keys and signatures in hexadecimal digits. What is signed is a text that says what it
-is for, and then fields, each as UTF-8 behind its length in 4 bytes, the highest first; numbers are decimal:
+Signatures are Ed25519 (RFC 8032), keys and signatures in hexadecimal digits. The signed statement is a text that names
+its purpose, and then fields, each as UTF-8 behind its length in 4 bytes, the highest first; numbers are decimal:
 
     "barnraise contribution 2" | run | controller | node | assignment | base | steps | codec | transcript | digest
     "barnraise rotation 1"     | run | controller | node | key | signer
 
 `run` and `controller` are the run's name and its controller's public key (Z85), `digest` is the payload's SHA-256, and
-`transcript` of a stateless task JSON as it stands in the ledger, of another one empty;
-`key` and `signer` are the new keys, of the transport and of signatures, which the node's old key vouches for. What a
-worker claims besides (loss, seconds) is not signed: nothing rests on it.
+`transcript` is JSON as on the ledger for a stateless task, else empty; `key` and `signer` are the new keys, of the
+transport and of signatures, which the node's old key confirms. A worker's other claims (loss, seconds) are not signed:
+no decision depends on them.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from barnraise.core.types import Contribution, Transcript
 
 
 class RunId(NamedTuple):
-    """A run as its nodes know it: its name, and its controller's public key ("": a simulation, which has none)."""
+    """A run's identity: its name, and its controller's public key ("": a simulation, which has none)."""
 
     name: str
     key: str = ""
 
 
 class Signer:
-    """The secret half of a key, from its 32 bytes; `public` are 64 hexadecimal digits."""
+    """The secret half of a key, from its 32 bytes; `public` is its public half, 64 hexadecimal digits."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self._key.public_key().public_bytes_raw().hex()
 
     def sign(self, statement: bytes) -> str:
-        """128 hexadecimal digits."""
+        """Return the signature of a statement, 128 hexadecimal digits."""
         return self._key.sign(statement).hex()
 
 
 def verified(statement: bytes, signature: str, public: str) -> bool:
-    """Whether the holder of the key `public` signed `statement`; False for whatever is no key or signature, too.
+    """Return whether the holder of the key `public` signed `statement`; False also for malformed keys and signatures.
 
     >>> key = Signer(bytes(32))
     >>> (
@@ -61,26 +61,26 @@ def verified(statement: bytes, signature: str, public: str) -> bool:
 
 
 def contribution(run: RunId, node: str, made: Contribution) -> bytes:
-    """What `node` signs of a contribution that it offers."""
+    """Return the statement that `node` signs for a contribution that it offers."""
     work = made.base, made.steps, made.codec
     return contributed(run, node, made.assignment, work, made.transcript, made.payload.digest)
 
 
 def signed(run: RunId, node: str, made: Contribution, signer: Signer) -> Contribution:
-    """`made` with its node's signature."""
+    """Return `made` with its node's signature."""
     return msgspec.structs.replace(made, signature=signer.sign(contribution(run, node, made)))
 
 
 def contributed(
     run: RunId, node: str, assignment: int, work: tuple[int, int, int], transcript: Transcript | None, digest: str
 ) -> bytes:
-    """The same from a ledger's row: `work` are its base, steps and codec."""
+    """Return the statement of a contribution from a ledger's row: `work` has its base, steps and codec."""
     told = "" if transcript is None else msgspec.json.encode(transcript).decode()
     return _statement("barnraise contribution 2", *run, node, assignment, *work, told, digest)
 
 
 def rotation(run: RunId, node: str, key: str, signer: str) -> bytes:
-    """What `node` signs with its old key when it takes new ones."""
+    """Return the statement that `node` signs with its old key when it takes new ones."""
     return _statement("barnraise rotation 1", *run, node, key, signer)
 
 

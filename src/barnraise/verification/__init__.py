@@ -1,4 +1,4 @@
-"""Whether a run directory is what its run left: every file, row, payload and version, checked without the run."""
+"""Verification of a run directory: every file, row, payload and version, checked without the run."""
 
 from barnraise.verification.certificate import Certificate, CertificatePart
 from barnraise.verification.check import Check, CheckFinding, Unchecked

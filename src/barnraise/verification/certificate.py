@@ -1,4 +1,4 @@
-"""What a verification comes to: for programs as JSON, for people as one page of Markdown."""
+"""The certificate of a verification: JSON for programs, and one page of Markdown for people."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from barnraise.verification.check import Check, CheckFinding, Unchecked
 from barnraise.verification.subject import Subject
 
 Verdict: TypeAlias = Literal["sound", "sound as far as checked", "not sound"]
-"""Nothing is wrong and everything was checked; nothing is wrong in what was checked; something is wrong."""
+"""No finding and everything checked; no finding in the checked part; at least one finding."""
 
 MOST = 200
-"""Findings of one check that the page has; JSON has all."""
+"""Findings of one check on the page; JSON has all."""
 
 
 class CertificatePart(msgspec.Struct, frozen=True):
-    """What one check comes to."""
+    """The result of one check."""
 
     name: str
     says: str
@@ -32,19 +32,19 @@ class CertificatePart(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """What this check says."""
+        """Return the verdict of this check."""
         if self.findings:
             return "not sound"
         return "sound as far as checked" if self.num_unchecked else "sound"
 
     @property
     def num_unchecked(self) -> int:
-        """How many things it did not check."""
+        """Return how many items it did not check."""
         return sum(left.count for left in self.unchecked)
 
 
 class CheckedMarks(msgspec.Struct, frozen=True):
-    """What the run directory bears: who has noted them before can compare. "" where there is none."""
+    """Marks in the run directory that a reader who noted them before can compare; "" where there is none."""
 
     rows: int
     head: str
@@ -52,10 +52,10 @@ class CheckedMarks(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """What was checked of a run directory, and what was found.
+    """The result of a verification: the checked parts of a run directory, and the findings.
 
-    `sound`: the verdict is "sound", so nothing is wrong and nothing was left out. `not_checked` counts what was left
-    out, by the names of the checks.
+    `sound`: the verdict is "sound", so there is no finding and everything was checked. `not_checked` counts the
+    unchecked items, by the names of the checks.
     """
 
     run: str
@@ -71,25 +71,28 @@ class Certificate(msgspec.Struct, frozen=True):
 
     @property
     def findings(self) -> list[CheckFinding]:
-        """All of them."""
+        """Return the findings of all parts."""
         return [finding for part in self.parts for finding in part.findings]
 
     @property
     def left_out(self) -> str:
-        """What was not checked, in words: how many things of each check. Empty when everything was."""
+        """Return the unchecked items in words: how many of each check.
+
+        Empty when everything was checked.
+        """
         return ", ".join(f"{name} {count:,}" for name, count in self.not_checked.items())
 
     def encode(self) -> bytes:
-        """As JSON, for a file."""
+        """Return the certificate as JSON, for a file."""
         return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
 
     def page(self) -> str:
-        """As Markdown."""
+        """Return the certificate as Markdown."""
         return "\n".join(_page(self)) + "\n"
 
 
 def certify(subject: Subject, checks: Sequence[Check], seconds: float) -> Certificate:
-    """What `checks` come to, after all of them."""
+    """Return the certificate of `checks`, after all of them have run."""
     parts = [
         CertificatePart(check.name, check.says, check.figures, check.findings, check.unchecked) for check in checks
     ]
@@ -115,7 +118,7 @@ def _marks(subject: Subject) -> CheckedMarks:
     try:
         sealed = seal.read(subject.run)
         head = chain.newest(subject.connection)
-    except Exception:  # what is damaged is among the findings
+    except Exception:  # damage is among the findings
         return CheckedMarks(0, "", "")
     return CheckedMarks(head.rows, head.digest, sealed.digest if sealed else "")
 

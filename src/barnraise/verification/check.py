@@ -1,4 +1,4 @@
-"""What every check of a run directory is: told of the run as it is gone through once, it takes down what it finds."""
+"""The interface of checks, which visit a run once and record their findings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ FROM_A_COPY = "put the file back from a copy; without one, what it says cannot b
 
 
 class CheckFinding(msgspec.Struct, frozen=True):
-    """Something is wrong: in which file of the run directory and where in it, what was to be there and what is, and
-    what to do."""
+    """A defect: the file of the run directory and the place in it, expected and found content, and the remedy."""
 
     file: str
     place: str
@@ -26,8 +25,10 @@ class CheckFinding(msgspec.Struct, frozen=True):
 
 
 class Unchecked(msgspec.Struct, frozen=True):
-    """What was not checked, and why. `count`: how many things these are; 0 for what belongs to no run, as a lock does,
-    so that nothing needs to be known of it."""
+    """Items that were not checked, and the reason.
+
+    `count`: how many items these are; 0 for files that belong to no run, such as a lock, which need no check.
+    """
 
     what: str
     why: str
@@ -35,9 +36,9 @@ class Unchecked(msgspec.Struct, frozen=True):
 
 
 class Check:
-    """One check. A subclass overrides what concerns it; the calls come in the order in which they stand here.
+    """Base class of checks, whose methods are called in the order of their definition.
 
-    `name` is short, `says` a sentence on what is sound when nothing was found; `figures` are counts.
+    `name` is short, `says` a sentence for a check without findings; `figures` are counts.
     """
 
     name: ClassVar[str]
@@ -49,11 +50,11 @@ class Check:
         self.figures: dict[str, int] = {}
 
     def wrong(self, file: str, place: str, *, expected: str, found: str, remedy: str = FROM_A_COPY) -> None:
-        """Take down what is wrong."""
+        """Record a finding in a file."""
         self.findings.append(CheckFinding(file, place, expected, found, remedy))
 
     def leave(self, what: str, why: str, count: int = 1) -> None:
-        """Take down what is not checked, and how many things it is (`Unchecked`)."""
+        """Record unchecked items, and their number (`Unchecked`)."""
         self.unchecked.append(Unchecked(what, why, count))
 
     def count(self, what: str, more: int = 1) -> None:
@@ -61,17 +62,23 @@ class Check:
         self.figures[what] = self.figures.get(what, 0) + more
 
     def begin(self, subject: Subject) -> None:
-        """Before anything is read of the ledger: look at files."""
+        """Look at files, before anything is read of the ledger."""
         self.subject = subject
 
     def row(self, row: LedgerRow) -> None:
-        """Each row of the ledger, in order; `subject.history` is as of it."""
+        """Visit a row of the ledger, in order; `subject.history` includes it."""
 
     def walk(self, at: Callable[[ParameterServer], None]) -> None:
-        """All rows are read. Who makes versions again has `at` see each, as the server stands at it."""
+        """Visit the versions, after all rows.
+
+        A check that recomputes versions calls `at` for each, with the server at that version.
+        """
 
     def version(self, server: ParameterServer) -> None:
-        """A version that was loaded or made again, and bears its digest. It is another one after the call."""
+        """Visit a version that was loaded or recomputed, and has its digest.
+
+        The server has another one after the call.
+        """
 
     def end(self) -> None:
-        """Everything was gone through."""
+        """Finish, after everything was visited."""

@@ -1,4 +1,4 @@
-"""Checkpoints: files as their manifests say, manifests as the ledger says, and the state that its rows say."""
+"""Check of checkpoints: files against their manifests, manifests and state against the ledger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CheckpointsCheck(Check):
 
     def begin(self, subject: Subject) -> None:
         super().begin(subject)
-        self._digests: dict[int, str] = {}  # version -> that of its checkpoint's manifest
+        self._digests: dict[int, str] = {}  # version -> digest of its checkpoint's manifest
         self._good: dict[int, StoredCheckpoint] = {}
         folder = subject.run.checkpoints
         readable = {checkpoint.path for checkpoint in subject.checkpoints.values()}
@@ -73,7 +73,7 @@ class CheckpointsCheck(Check):
             self._good[version] = checkpoint
 
     def _unreadable(self, path: Path, versions: set[str]) -> None:
-        """A folder without a manifest that can be read, or in whose place there is a newer one."""
+        """Handle a folder without a readable manifest, or one that a newer one replaced."""
         if self.subject.running or path.name.partition(".")[0] in versions:
             self.leave(self.subject.name_of(path), _REPLACED)
         else:
@@ -88,7 +88,7 @@ class CheckpointsCheck(Check):
                 self._look(checkpoint, self._state)
 
     def _look(self, checkpoint: StoredCheckpoint, at: Callable[[StoredCheckpoint], None]) -> None:
-        """Look at a checkpoint that a run which works may replace at any time."""
+        """Look at a checkpoint that a running controller may replace at any time."""
         try:
             at(checkpoint)
         except StorageError:
@@ -98,7 +98,7 @@ class CheckpointsCheck(Check):
             self.leave(self.subject.name_of(checkpoint.path), _REPLACED)
 
     def _state(self, checkpoint: StoredCheckpoint) -> None:
-        """The controller's state against that of the rows so far."""
+        """Compare the controller's state with that of the rows so far."""
         name = self.subject.name_of(checkpoint.path / "state.msgpack")
         kept = saved.decode(checkpoint.state())
         if kept is None:
@@ -126,7 +126,7 @@ class CheckpointsCheck(Check):
             self._look(checkpoint, self._manifest)
 
     def _manifest(self, checkpoint: StoredCheckpoint) -> None:
-        """Against the ledger, and the parameters against it."""
+        """Compare the manifest with the ledger, and the parameters with the manifest."""
         manifest, name = checkpoint.manifest, self.subject.name_of(checkpoint.path / "manifest.json")
         version, digests = manifest.version, self.subject.history.digests
         noted, found = self._digests.get(version), describe(checkpoint.path / "manifest.json").sha256

@@ -1,4 +1,4 @@
-"""All files of the run directory against what says what they are: the seal, the ledger, the dataset's description."""
+"""Check of all files of the run directory against their descriptions: the seal, the ledger, the dataset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FilesCheck(Check):
 
     def begin(self, subject: Subject) -> None:
         super().begin(subject)
-        self._named: set[str] = set()  # files that something is said of already
+        self._named: set[str] = set()  # files with a finding or a note
         self._rests_on: dict[str, str] = {}
         self._sealed: dict[str, StoredFile] = {}
         self._unsealed = False
@@ -67,7 +67,7 @@ class FilesCheck(Check):
                 self.leave(name, f"it {what}", count=0)
 
     def _dataset(self) -> None:
-        """The manifest names meta.json by its digest, and that all other files."""
+        """Check the dataset: the manifest names meta.json by its digest, and that all other files."""
         run = self.subject.run
         path = run.data / META
         try:
@@ -114,7 +114,7 @@ class FilesCheck(Check):
                 self._wrong(name, expected=f"SHA-256 {digest}", found=found, remedy=remedy)
 
     def _tell_unsealed(self, copied: bool) -> None:
-        """A run that is over has a seal, unless this is a standby's copy of it."""
+        """Report a finished run without a seal, unless this is a standby's copy of it."""
         over = self.subject.history.state.progress.finished
         if over and not copied and not self.subject.running:
             self._wrong(
@@ -135,14 +135,14 @@ class FilesCheck(Check):
         )
 
     def _wrong(self, name: str, *, expected: str, found: str, remedy: str = FROM_A_COPY) -> None:
-        """Once a file."""
+        """Record a finding, once a file."""
         if name not in self._named:
             self._named.add(name)
             self.wrong(name, "", expected=expected, found=found, remedy=remedy)
 
 
 def _prefix(path: Path, num_bytes: int) -> StoredFile:
-    """A log as it was when it had so many bytes: it may have grown."""
+    """Return a log's digest when it had `num_bytes` bytes: it may have grown."""
     with path.open("rb") as file:
         content = file.read(num_bytes)
     return StoredFile(len(content), hashlib.sha256(content).hexdigest())

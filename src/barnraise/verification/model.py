@@ -1,4 +1,4 @@
-"""The exported model against the checkpoint that it was made of."""
+"""Check of the exported model against the checkpoint that it was made of."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ModelCheck(Check):
         self._tensors(found)
 
     def _tensors(self, found: dict[str, tuple[Path, Tensor]]) -> None:
-        """Of the newest checkpoint, or else of an older one."""
+        """Compare the tensors with the newest checkpoint, or else an older one."""
         differ: list[str] = []
         for version, checkpoint in reversed(self.subject.checkpoints.items()):
             try:
@@ -86,7 +86,7 @@ class ModelCheck(Check):
         try:
             files = tokenizer_files(self.subject.run)
         except (BarnraiseError, OSError):
-            return  # which is told of the dataset
+            return  # the dataset's check reports it
         for name, content in files.items():
             path = folder / name
             if not path.is_file() or path.read_bytes() != content:
@@ -96,7 +96,7 @@ class ModelCheck(Check):
 
 
 def _same(one: Tensor, other: Tensor | None) -> bool:
-    """Bit for bit."""
+    """Return whether two tensors are equal bit for bit."""
     if other is None or one.shape != other.shape or one.dtype != other.dtype:
         return False
     return torch.equal(one.contiguous().view(torch.uint8), other.detach().contiguous().view(torch.uint8))

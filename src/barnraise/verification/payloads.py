@@ -1,4 +1,4 @@
-"""The payloads of contributions that are still kept: each record's checksums, and its digest on the ledger."""
+"""Check of the payloads that are still kept: each record's checksums, and its digest on the ledger."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class PayloadsCheck(Check):
 
     def begin(self, subject: Subject) -> None:
         super().begin(subject)
-        self._digests: dict[int, str] = {}  # of the payloads of accepted contributions
-        self._versions: dict[int, int] = {}  # contribution -> the version that it went into
+        self._digests: dict[int, str] = {}  # digests of the payloads of accepted contributions
+        self._versions: dict[int, int] = {}  # contribution -> its version
         self._void: set[int] = set()
-        self._all_kept = False  # controller.keep_payloads, as the ledger has it
+        self._all_kept = False  # controller.keep_payloads, by the ledger
         self._kept_for_good: set[int] = set()  # contributions that were accepted since
         self._epoch = 0
 
@@ -45,7 +45,10 @@ class PayloadsCheck(Check):
             self._void.add(decision.note.assignment)
 
     def _look_who_keeps(self, row: LedgerRow) -> None:
-        """Whether payloads are kept for good from this row on. A standby that takes over has those that it needs."""
+        """Record whether payloads are kept permanently from this row on.
+
+        A standby that takes over has those that it needs.
+        """
         epoch = int(row.columns[1])
         if epoch - self._epoch >= TERM // 2:
             self._kept_for_good.clear()
@@ -57,7 +60,7 @@ class PayloadsCheck(Check):
                 self._kept_for_good.clear()
 
     def walk(self, at: Callable[[ParameterServer], None]) -> None:
-        """Before versions are made of them."""
+        """Check payloads before versions are made of them."""
         meta = read_meta(self.subject.connection, self.subject.run.ledger)
         durable = Position(meta.get("segment_number", 0), meta.get("segment_bytes", 0))
         for path in sorted(self.subject.run.segments.glob("*.seg")):
@@ -109,12 +112,12 @@ class PayloadsCheck(Check):
             self.subject.payloads[number] = Place(place.number, place.offset, place.num_bytes, place.crc)
 
     def _lacking(self) -> None:
-        """Payloads that a resume would need (those that no checkpoint covers), and those that are kept for good."""
+        """Report missing payloads that a resume would need (no checkpoint covers them), or that are always kept."""
         lacking = self._digests.keys() - self.subject.payloads.keys() - self._void
         oldest = min(self.subject.checkpoints, default=-1)
         kept = lacking & self._kept_for_good
         needed = {number for number in lacking - kept if self._versions.get(number, oldest + 1) > oldest}
-        if self.subject.running:  # payloads go while they are read
+        if self.subject.running:  # payloads are deleted while they are read
             kept, needed = set(), set()
         elif self.subject.history.state.progress.finished:
             needed = set()

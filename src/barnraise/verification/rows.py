@@ -1,4 +1,4 @@
-"""The ledger: a sound database, rows in their chain, and decisions that follow on each other."""
+"""Check of the ledger: a sound database, rows in their chain, and consistent decisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 20
 
 
 class LedgerCheck(Check):
-    """The first of all: it folds the history that others look at."""
+    """The first check: it folds the history that others use."""
 
     name = "ledger"
     says = (
@@ -29,7 +29,7 @@ class LedgerCheck(Check):
     def begin(self, subject: Subject) -> None:
         super().begin(subject)
         self._file, self._comparison = subject.name_of(subject.run.ledger), Comparison(())
-        self._epoch, self._run = 0, ""  # as rows say
+        self._epoch, self._run = 0, ""  # by the rows
         try:
             self._database()
         except (BarnraiseError, UnicodeError, MemoryError) as error:  # SQLite quotes bytes that are no text
@@ -157,7 +157,7 @@ class LedgerCheck(Check):
                 self.wrong(self._file, "its end", expected="a valid state of the controller", found=str(error))
 
     def _meta(self) -> None:
-        """What the table beside the rows says, as far as they know it too."""
+        """Compare the table of metadata with the rows, where they have the same facts."""
         meta = read_meta(self.subject.connection, self.subject.run.ledger)
         if self._run and meta.get("run") != self._run:
             self.wrong(self._file, "table meta, run", expected=self._run, found=str(meta.get("run")))

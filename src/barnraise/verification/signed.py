@@ -1,4 +1,4 @@
-"""Whether each contribution is signed by the node that it is said to be of."""
+"""Check that each contribution is signed by its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run directory that is verified, opened so that nothing in it changes and nobody has to wait."""
+"""The verified run directory, opened without changing it or blocking its controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnraise.plan.resolve import Plan
 
 
 class ExpectedHead(NamedTuple):
-    """A file says that the ledger's chain had this head after so many rows."""
+    """A chain head that a file names for a number of rows."""
 
     file: str
     rows: int
@@ -33,7 +33,7 @@ class ExpectedHead(NamedTuple):
 
 
 class LedgerRow(NamedTuple):
-    """A row of the ledger: its columns as they stand, and what it decides; None where that cannot be read."""
+    """A row of the ledger: its stored columns, and its decision; None where that cannot be read."""
 
     id: int
     form: RowFormat
@@ -42,10 +42,10 @@ class LedgerRow(NamedTuple):
 
 
 class Subject:
-    """A run directory, of one moment: that of the first look at its ledger.
+    """A run directory at one moment: that of the first look at its ledger.
 
     `history` is the ledger folded, as far as it was read; `broken` says why it could not be folded any further.
-    `payloads` are those that are whole, by their contributions.
+    `payloads` are the whole ones, by their contributions.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -65,7 +65,7 @@ class Subject:
 
     @property
     def running(self) -> bool:
-        """Whether a controller works there, or has since the verification began: files come and go then."""
+        """Return whether a controller works there, or has since the verification began: files come and go then."""
         return self.pid is not None or self.run.holder() is not None
 
     @property
@@ -74,8 +74,10 @@ class Subject:
 
     @cached_property
     def connection(self) -> sqlite3.Connection:
-        """The ledger, of one moment. Of a run that crashed SQLite would put its files in order, so a copy is read.
-        Raises StorageError, RunDirectoryError."""
+        """Return a connection to the ledger at one moment.
+
+        After a crash SQLite would repair its files, so a copy is read. Raises StorageError, RunDirectoryError.
+        """
         path, log = self.run.ledger, self.write_ahead_log
         if self.pid is not None:
             connection = self._open.enter_context(closing(connect_read_only(path)))
@@ -95,7 +97,10 @@ class Subject:
         return connection
 
     def rows(self) -> Iterator[LedgerRow]:
-        """The ledger's rows, in order. Raises StorageError where it cannot be read any further."""
+        """Yield the ledger's rows, in order.
+
+        Raises StorageError where it cannot be read any further.
+        """
         with storage_errors(self.run.ledger, "read"):
             for row_id, form, columns in chain.rows_after(self.connection, 0):
                 try:
@@ -106,20 +111,26 @@ class Subject:
 
     @cached_property
     def checkpoints(self) -> dict[int, StoredCheckpoint]:
-        """Those whose manifest can be read, by version."""
+        """Return the checkpoints with a readable manifest, by version."""
         return Checkpoints(self.run.checkpoints).readable()
 
     @cached_property
     def plan(self) -> Plan:
-        """What the run was started with. Raises RunFileError."""
+        """Return the plan with which the run was started.
+
+        Raises RunFileError.
+        """
         return recorded_plan(self.run)
 
     def name_of(self, path: Path) -> str:
-        """How a file is called in the certificate."""
+        """Return the name of a file in the certificate."""
         return path.relative_to(self.run.path).as_posix()
 
     def payload(self, contribution: int) -> bytes:
-        """The payload of an accepted contribution. Raises CorruptionError when it is not there, or not whole."""
+        """Return the payload of an accepted contribution.
+
+        Raises CorruptionError when it is missing, or not whole.
+        """
         place = self.payloads.get(contribution)
         if place is None:
             raise CorruptionError(f"the payload of contribution {contribution} is not there")

@@ -1,4 +1,4 @@
-"""Goes through a run directory once, with all checks looking on."""
+"""The verification of a run directory, which visits it once for all checks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from barnraise.verification.work import SAMPLE, WorkCheck
 
 
 def standard(most_versions: int | None = None, most_work: int = SAMPLE) -> list[Check]:
-    """The checks of every run directory; at most so many versions are made again, and so many contributions done again.
-    A further one goes behind them: what they have found out by then is in the subject."""
+    """Return the checks of every run directory.
+
+    At most `most_versions` versions are made again, and `most_work` contributions repeated. A further check goes behind
+    them: their results are in the subject by then.
+    """
     return [
         LedgerCheck(),
         FilesCheck(),
@@ -36,8 +39,10 @@ def standard(most_versions: int | None = None, most_work: int = SAMPLE) -> list[
 
 
 def verify(run: RunDirectory, checks: Sequence[Check] | None = None) -> Certificate:
-    """Check all of a run directory that can be checked, whether the run works, is over or crashed. Changes nothing in
-    it. What is wrong is in the certificate; only what is no run directory raises."""
+    """Verify a run directory, whether the run works, is over or crashed, without changing it.
+
+    Findings are in the certificate; only a folder that is no run directory raises.
+    """
     began = time.monotonic()
     checks = standard() if checks is None else checks
     cut: set[Check] = set()
@@ -47,7 +52,7 @@ def verify(run: RunDirectory, checks: Sequence[Check] | None = None) -> Certific
             return
         try:
             call(*arguments)
-        except Exception as error:  # whatever damaged bytes lead to: what is not checked to its end is not sound
+        except Exception as error:  # any error from damaged bytes: an unfinished check is not sound
             cut.add(check)
             check.wrong(
                 "", "", expected="a check that comes to its end", found=_told(error), remedy="see the other findings"

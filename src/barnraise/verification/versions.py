@@ -1,4 +1,4 @@
-"""The chain of versions, made again from the payloads, bit for bit."""
+"""Check of the versions, made again from the payloads, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ _DELETED = "payloads of contributions to them are not kept: checkpoints cover th
 
 
 class VersionsCheck(Check):
-    """Begins with version 0, drawn anew, where its payloads are there, and at each checkpoint where they are not; goes
-    on until one is lacking. At most `most` versions are made."""
+    """Recomputes versions from version 0 or a checkpoint, until a payload is missing.
+
+    It begins with version 0, initialised again, where its payloads are there, and at each checkpoint where they are
+    not. At most `most` versions are made.
+    """
 
     name = "versions"
     says = (
@@ -52,13 +55,13 @@ class VersionsCheck(Check):
             why = f"the run file does not say how they are made: {error}"
             self.leave("the chain of versions", why, max(1, subject.history.state.newest.version))
             return
-        self._good = False  # the server stands at a version that it bears
+        self._good = False  # whether the server is at a version with the right digest
         self.figures |= {"versions": subject.history.state.newest.version, "made again": 0}
         for version in range(subject.history.state.newest.version + 1):
             self._reach(version)
             if self._good:
                 at(self._server)
-        del self._server  # whose memory others may need
+        del self._server  # others may need its memory
         self._tell_left()
 
     def _reach(self, version: int) -> None:
@@ -71,7 +74,7 @@ class VersionsCheck(Check):
             self._draw()
 
     def _make(self, version: int) -> None:
-        """From the version before, if the server stands there and all that is needed is here."""
+        """Make a version from the one before, if the server is there and its payloads are here."""
         history, made = self.subject.history, self.figures["made again"]
         enough = self._most is not None and made >= self._most
         why = f"{made:,} were asked for" if enough else self._lacking(version)
@@ -109,7 +112,7 @@ class VersionsCheck(Check):
         )
 
     def _lacking(self, version: int) -> str | None:
-        """Why the version cannot be made of what is kept; None when it can."""
+        """Return why the version cannot be made of the kept payloads; None when it can."""
         slots = self.subject.history.slots.get(version)
         if slots is None or version not in self.subject.history.digests:
             return "it was not made before the run stopped"
@@ -117,12 +120,12 @@ class VersionsCheck(Check):
         return None if self.subject.payloads.keys() >= set(numbers) else _DELETED
 
     def _meet(self, checkpoint: StoredCheckpoint) -> None:
-        """Compare with a checkpoint, or begin anew there."""
+        """Compare with a checkpoint, or restart there."""
         version, name = checkpoint.manifest.version, self.subject.name_of(checkpoint.path / "parameters.safetensors")
         try:
             tensors = checkpoint.tensors("parameters")
             if not bears(tensors["parameters"], self.subject.history.digests[version]):
-                return  # which is told of the checkpoint
+                return  # the checkpoints' check reports it
         except (BarnraiseError, KeyError, ValueError):
             return
         if not self._good:
@@ -141,7 +144,7 @@ class VersionsCheck(Check):
                 )
 
     def _draw(self) -> None:
-        """Version 0, as the run file says."""
+        """Make version 0 from the run file."""
         try:
             state = parts.initial_state(self.subject.plan, manifest(self.subject.run).model)
         except BarnraiseError as error:
@@ -155,7 +158,7 @@ class VersionsCheck(Check):
         self.count("drawn anew")
 
     def _tell_left(self) -> None:
-        """Ranges of versions that were not made again."""
+        """Report the ranges of versions that were not made again."""
         starts = [0] + [
             place
             for place, ((before, why), (version, other)) in enumerate(pairwise(self._left), 1)

@@ -1,7 +1,7 @@
-"""Whether what workers sent is what their tasks make: a sample of stateless tasks is done again.
+"""Check of workers' contributions: a sample of stateless tasks is repeated.
 
-The versions come as they are made again; a task is done as soon as the newest that it took in is there, so that few are
-kept at a time.
+Versions are visited as they are made again; a task is repeated as soon as the newest version that it took in is there,
+so that few are kept at a time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from barnraise.worker.past import Perturbed, Versions
 from barnraise.worker.replica import slice_of
 
 SAMPLE = 20
-"""Contributions that are done again, unless more are asked for."""
+"""Contributions that are repeated by default."""
 
 
 @dataclass(frozen=True)
 class RepeatedWork:
-    """A contribution that is done again: its task, as far as steps were taken, and what its node told of it."""
+    """A contribution that is repeated: its task, as far as steps were taken, and its node's transcript."""
 
     task: Train
     judged: Judged
@@ -49,12 +49,12 @@ class RepeatedWork:
 
     @property
     def needs(self) -> set[int]:
-        """Versions."""
+        """Return the versions that it needs."""
         return {self.transcript.start, *(taken.version for taken in self.transcript.taken)}
 
 
 class WorkCheck(Check):
-    """Of `most` accepted contributions, drawn by `seed` (another one each time, unless given)."""
+    """Repeats `most` accepted contributions, drawn by `seed` (random unless given)."""
 
     name = "work"
     says = (
@@ -67,10 +67,10 @@ class WorkCheck(Check):
         super().__init__()
         self._most, self._random = most, random.Random(seed)
         self._open: dict[int, tuple[Assigned, tuple[int, int]]] = {}  # training tasks without a verdict
-        self._seen = self._stateful = 0  # contributions that can be done again, and those that cannot
+        self._seen = self._stateful = 0  # contributions that can be repeated, and those that cannot
         self._unsettled = 0  # contributions that differ, as perturbed repetitions of their tasks do
         self._drawn: list[RepeatedWork] = []
-        self._wanted: Counter[int] | None = None  # by how many each version is needed yet
+        self._wanted: Counter[int] | None = None  # uses of each version that remain
         self._movements: set[int] = set()
         self._kept: dict[int, Tensor] = {}
         self._moved: dict[int, Tensor] = {}
@@ -98,7 +98,7 @@ class WorkCheck(Check):
         return self.subject.plan.run_file.training.tasks == "stateless"
 
     def _task(self, assigned: Assigned, place: tuple[int, int], told: Transcript) -> Train:
-        """As far as steps were taken."""
+        """Return the task as far as steps were taken."""
         root, done = place
         run_file = self.subject.plan.run_file
         batches = Batches(assigned.rows, run_file.training.batch_size, run_file.run.seed + root, done)
@@ -114,14 +114,14 @@ class WorkCheck(Check):
         )
 
     def _draw(self, found: RepeatedWork) -> None:
-        """Each has the same chance, however many follow (reservoir sampling)."""
+        """Draw a contribution with equal chance for each, however many follow (reservoir sampling)."""
         self._seen += 1
         if len(self._drawn) < self._most:
             self._drawn.append(found)
         elif (place := self._random.randrange(self._seen)) < self._most:
             self._drawn[place] = found
 
-    # Doing it again
+    # Repetition
 
     def version(self, server: ParameterServer) -> None:
         if self._wanted is None:
@@ -148,11 +148,11 @@ class WorkCheck(Check):
             self._moved.pop(version, None)
 
     def at(self, version: int) -> Tensor:
-        """As `worker.past.Versions`."""
+        """Return a version as `worker.past.Versions` does."""
         return self._kept[version]
 
     def movement(self, version: int) -> Tensor:
-        """As `worker.past.Versions`."""
+        """Return a movement as `worker.past.Versions` does."""
         return self._moved[version]
 
     def _again(self, drawn: RepeatedWork) -> None:
@@ -218,14 +218,14 @@ class WorkCheck(Check):
 
 
 def _apart(one: Array, other: Array | None) -> float:
-    """Their distance as a share of the length of `one`; infinite where the other one came to nothing."""
+    """Return the distance as a share of the length of `one`; infinite where the repetition failed."""
     if other is None:
         return float("inf")
     return float(np.linalg.norm(one - other)) / max(float(np.linalg.norm(one)), 1e-30)
 
 
 def _movement(made: Made, codec: Codec, size: int) -> Tensor:
-    """As a replica adds it up."""
+    """Return the movement as a replica sums it."""
     moved = torch.zeros(size)
     target = moved[slice_of(made.parameters)].numpy()
     decoded = np.empty(target.size, np.float32)
@@ -236,7 +236,7 @@ def _movement(made: Made, codec: Codec, size: int) -> Tensor:
 
 @contextmanager
 def _as_a_worker() -> Iterator[None]:
-    """One thread, and subnormal numbers are 0, as it is in workers."""
+    """Compute as workers do: one thread, and subnormal numbers are 0."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

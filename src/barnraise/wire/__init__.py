@@ -1,4 +1,4 @@
-"""What travels between controller and worker: messages, their frames, and blobs cut into them."""
+"""Messages between controller and worker, their frames, and the blobs that are cut into them."""
 
 from .blobs import IncomingPayload, IncomingPayloads, chunks
 from .downloads import Download, SnapshotDownload

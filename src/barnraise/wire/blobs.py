@@ -1,4 +1,4 @@
-"""Bytes in chunks, and a contribution's payload on its way up. What is on its way down is in `wire.downloads`.
+"""Chunks of bytes, and a contribution's payload on its way up; `wire.downloads` has the way down.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes.
 """
@@ -15,7 +15,7 @@ from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
 
 def chunks(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterator[tuple[int, memoryview]]:
-    """`payload` from `start` on, cut into views of at most `chunk` bytes, each with its offset.
+    """Cut `payload` from `start` on into views of at most `chunk` bytes, and yield each with its offset.
 
     >>> [(offset, bytes(data)) for offset, data in chunks(b"abcde", 2)]
     [(0, b'ab'), (2, b'cd'), (4, b'e')]
@@ -28,26 +28,32 @@ def chunks(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterato
 
 
 def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
-    """The blobs of `updates` that travel with the message that names them, each once, in order: all, or none."""
+    """Return the blobs of `updates` that travel with the message that names them, in order, each once: all or none."""
     blobs = tuple({update.blob.digest: update.blob for update in updates}.values())
     return blobs if sum(blob.num_bytes for blob in blobs) <= INLINE_BYTES else ()
 
 
 class IncomingPayload:
-    """The payload of one contribution, arriving in order. Memory is taken as bytes come, so a promise costs none."""
+    """The payload of one contribution, which arrives in order.
+
+    Memory is taken as bytes arrive, so an announced size costs none.
+    """
 
     def __init__(self, contribution: Contribution) -> None:
         self.contribution = contribution
         self.payload = bytearray()
-        self.asked = False  # for the bytes that are next, since some that are not came
+        self.asked = False  # that bytes were lost and the next ones were requested again
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes are here; `verify` says whether they are the right ones."""
+        """Return whether all bytes have arrived; `verify` checks them."""
         return len(self.payload) == self.contribution.payload.num_bytes
 
     def add(self, offset: int, data: Buffer) -> bool:
-        """Take `data` if it is what comes next; False when it is not. WireError when it ends behind the payload."""
+        """Append `data` if it is the next piece, else return False.
+
+        Raises WireError when it reaches beyond the payload's end.
+        """
         data = memoryview(data).cast("B")
         size = self.contribution.payload.num_bytes
         if offset + len(data) > size:
@@ -68,7 +74,7 @@ class IncomingPayload:
 class IncomingPayloads:
     """The payloads that a controller's machine wants or keeps, by node and assignment.
 
-    What is inspected is the object that is committed: nothing replaces an upload, it can only be dropped or taken.
+    The object that is inspected is the object that is committed: an upload is never replaced, only dropped or taken.
     """
 
     def __init__(self) -> None:
@@ -79,20 +85,20 @@ class IncomingPayloads:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that have come and are kept."""
+        """Return the bytes that have arrived and are kept."""
         return sum(len(upload.payload) for upload in self._uploads.values())
 
     def open(self, node: str, contribution: Contribution) -> IncomingPayload:
-        """The upload of this contribution: as far as it has come, or a new one."""
+        """Return the upload of this contribution, with the bytes that have arrived, or a new one."""
         return self._uploads.setdefault((node, contribution.assignment), IncomingPayload(contribution))
 
     def get(self, node: str, assignment: int) -> IncomingPayload | None:
         return self._uploads.get((node, assignment))
 
     def drop(self, node: str, assignment: int) -> None:
-        """The payload will not be used."""
+        """Drop a payload that will not be used."""
         self._uploads.pop((node, assignment), None)
 
     def take(self, node: str, assignment: int) -> IncomingPayload:
-        """The payload goes elsewhere."""
+        """Remove a payload and return it to its new owner."""
         return self._uploads.pop((node, assignment))

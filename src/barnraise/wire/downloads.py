@@ -1,8 +1,8 @@
-"""Blobs on their way down, in chunks: which to ask for next, where those that arrive belong, whether they are right.
+"""Downloads of blobs in chunks: the next requests, the place of each chunk, and the check of digests.
 
-Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock.
-A blob is named by its SHA-256, which is computed as bytes arrive, and a snapshot by a tree of it (see `core.digests`),
-of which each leaf is checked once it is here. So no call takes long (0.1 to 0.7 ms a chunk).
+Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock. A blob
+is named by its SHA-256, which is computed as bytes arrive, and a snapshot by a tree hash (see `core.digests`), of which
+each leaf is checked once it has arrived. So no call takes long (0.1 to 0.7 ms a chunk).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
 
 WINDOW = 16
-"""Chunks that are asked for at a time."""
+"""Chunks that are requested at a time."""
 
 PATIENCE = 10.0
-"""Seconds without a chunk after which the missing ones are asked for again."""
+"""Seconds without a chunk after which the missing ones are requested again."""
 
 
 class WrongDigestError(WireError):
-    """Bytes are there, but they are not those that were promised: of one `leaf` of a snapshot, or of the whole (-1)."""
+    """The bytes have another digest than promised: one `leaf` of a snapshot, or the whole (-1)."""
 
     def __init__(self, digest: str, promised: str, leaf: int = -1) -> None:
         what = "blob" if leaf < 0 else f"leaf {leaf}"
@@ -32,11 +32,11 @@ class WrongDigestError(WireError):
 
 
 class Chunks:
-    """Bytes that arrive in chunks of `size`, at most `window` of which are asked for at a time. Memory is taken as they
-    come, so that a promise costs none: at most a window's chunks more than there are.
+    """Bytes that arrive in chunks of `size`, at most `window` of which are requested at a time.
 
-    When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing ones
-    are asked for again.
+    Memory is taken as they arrive, so an announced size costs none: at most a window's chunks more than have arrived.
+    When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing chunks
+    are requested again.
     """
 
     def __init__(self, num_bytes: int, size: int, window: int, patience: float) -> None:
@@ -45,9 +45,9 @@ class Chunks:
         self.size, self.window, self.patience = size, window, patience
         self.num_bytes = num_bytes
         self.payload = bytearray()
-        self.arrived = bytearray(-(-num_bytes // size))  # of each chunk, whether it is here
+        self.arrived = bytearray(-(-num_bytes // size))  # 1 for each chunk that has arrived
         self._missing = len(self.arrived)
-        self._next = 0  # the first chunk that was never asked for
+        self._next = 0  # the first chunk that was never requested
         self._asked: set[int] = set()
         self._again: list[int] = []
         self._active_at = 0.0
@@ -57,7 +57,7 @@ class Chunks:
         return not self._missing
 
     def requests(self, now: float) -> list[tuple[int, int]]:
-        """The (offset, number of bytes) to ask for now."""
+        """Return the (offset, number of bytes) pairs to request now."""
         if self._asked and now - self._active_at > self.patience:
             self.forget_requests()
         asks = []
@@ -74,16 +74,19 @@ class Chunks:
         return asks
 
     def deadline(self) -> float | None:
-        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
         return self._active_at + self.patience if self._asked else None
 
     def forget_requests(self) -> None:
-        """Whatever was asked for and has not arrived will not come: ask again."""
+        """Treat all open requests as lost, so that they are repeated."""
         self._again = sorted({*self._again, *self._asked}, reverse=True)
         self._asked.clear()
 
     def add(self, offset: int, data: Buffer, now: float) -> int:
-        """Take a chunk: its number, -1 when it was here. Raises WireError for one that was not asked for."""
+        """Store a chunk and return its number, -1 for a duplicate.
+
+        Raises WireError for one that was not requested.
+        """
         data = memoryview(data).cast("B")
         number, rest = divmod(offset, self.size)
         expected = min(self.size, self.num_bytes - offset)
@@ -103,16 +106,19 @@ class Chunks:
         return number
 
     def drop(self, numbers: range) -> None:
-        """These, which are here, are not right: ask for them again."""
+        """Discard chunks that have arrived with wrong bytes, so that they are requested again."""
         self.arrived[numbers.start : numbers.stop] = bytes(len(numbers))
         self._missing += len(numbers)
         if self._missing == len(self.arrived):
-            self.payload = bytearray()  # nothing of it is right
+            self.payload = bytearray()  # no chunk is right
         self._again = sorted({*self._again, *numbers}, reverse=True)
 
 
 class Download:
-    """A blob of at most `limit` bytes being fetched. An empty one is complete at once. Raises WireError."""
+    """A download of a blob of at most `limit` bytes.
+
+    An empty one is complete at once. Raises WireError.
+    """
 
     def __init__(
         self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
@@ -125,31 +131,31 @@ class Download:
             self._check()
 
     def _begin(self) -> None:
-        self._hash, self._hashed = hashlib.sha256(), 0  # chunks so far: all before the first one that is missing
+        self._hash, self._hashed = hashlib.sha256(), 0  # chunks hashed so far: all before the first missing one
         self.complete = False
 
     @property
     def payload(self) -> bytearray:
-        """The blob, once it is complete."""
+        """Return the blob, once it is complete."""
         return self._chunks.payload
 
     def requests(self, now: float) -> list[tuple[int, int]]:
-        """The (offset, number of bytes) to ask for now."""
+        """Return the (offset, number of bytes) pairs to request now."""
         return self._chunks.requests(now)
 
     def deadline(self) -> float | None:
-        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
         return self._chunks.deadline()
 
     def forget_requests(self) -> None:
-        """Whatever was asked for and has not arrived will not come: ask again."""
+        """Treat all open requests as lost, so that they are repeated."""
         self._chunks.forget_requests()
 
     def add(self, offset: int, data: Buffer, now: float) -> bool:
-        """Take a chunk; True when the blob is complete (`payload`) and its digest right.
+        """Store a chunk; return True when the blob is complete (`payload`) and its digest right.
 
-        A second copy of a chunk is ignored. Raises WireError for a chunk that was not asked for, and WrongDigestError
-        when the digest of the whole is wrong; the download then starts from nothing, should it be tried again.
+        A second copy of a chunk is ignored. Raises WireError for a chunk that was not requested, and WrongDigestError
+        when the digest of the whole is wrong; the download then restarts from nothing.
         """
         chunks = self._chunks
         if chunks.add(offset, data, now) >= 0:
@@ -171,10 +177,11 @@ class Download:
 
 
 class SnapshotDownload:
-    """A snapshot of at most `limit` bytes being fetched, used like a `Download`.
+    """A download of a snapshot of at most `limit` bytes, with the interface of `Download`.
 
-    The digests of its leaves come first: they stand behind its bytes, and are what its own digest is of. Then each leaf
-    is checked as soon as it is here, and asked for again by itself when it is wrong. `chunk` divides a leaf.
+    The digests of its leaves come first: they are stored behind its bytes, and its own digest is computed from them.
+    Then each leaf is checked as soon as it has arrived, and requested again alone if it is wrong. `chunk` divides a
+    leaf.
     """
 
     def __init__(
@@ -186,7 +193,7 @@ class SnapshotDownload:
         self.blob = blob
         self._leaves = Chunks(DIGEST_BYTES * num_leaves(blob.num_bytes), chunk, window, patience)
         self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
-        self._listed = False  # whether the digests of the leaves are here, and right
+        self._listed = False  # whether the digests of the leaves have arrived and are right
         if not blob.num_bytes:
             self._check_list()
 
@@ -196,7 +203,7 @@ class SnapshotDownload:
 
     @property
     def payload(self) -> bytearray:
-        """The snapshot, once it is complete."""
+        """Return the snapshot, once it is complete."""
         return self._chunks.payload
 
     @property
@@ -204,23 +211,23 @@ class SnapshotDownload:
         return self._chunks if self._listed else self._leaves
 
     def requests(self, now: float) -> list[tuple[int, int]]:
-        """The (offset, number of bytes) to ask for now."""
+        """Return the (offset, number of bytes) pairs to request now."""
         behind = 0 if self._listed else self.blob.num_bytes
         return [(behind + offset, size) for offset, size in self._current.requests(now)]
 
     def deadline(self) -> float | None:
-        """When to look for `requests` again although nothing arrived; None when nothing is awaited."""
+        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
         return self._current.deadline()
 
     def forget_requests(self) -> None:
-        """Whatever was asked for and has not arrived will not come: ask again."""
+        """Treat all open requests as lost, so that they are repeated."""
         self._current.forget_requests()
 
     def add(self, offset: int, data: Buffer, now: float) -> bool:
-        """Take a chunk; True when the snapshot is complete (`payload`).
+        """Store a chunk; return True when the snapshot is complete (`payload`).
 
-        A second copy of a chunk is ignored. Raises WireError for a chunk that was not asked for, and WrongDigestError
-        when a leaf is wrong, or the digests of all are: these bytes are then asked for again, the others stay.
+        A second copy of a chunk is ignored. Raises WireError for a chunk that was not requested, and WrongDigestError
+        when a leaf is wrong, or the digests of all are: these bytes are then requested again, the others are kept.
         """
         if offset >= self.blob.num_bytes:
             if self._leaves.add(offset - self.blob.num_bytes, data, now) >= 0 and self._leaves.complete:
@@ -237,7 +244,7 @@ class SnapshotDownload:
         self._listed = True
 
     def _check_leaf(self, leaf: int) -> None:
-        """Once all of its chunks are here."""
+        """Check a leaf once all of its chunks have arrived."""
         start, stop = leaf * LEAF_BYTES, min((leaf + 1) * LEAF_BYTES, self.blob.num_bytes)
         numbers = range(start // self._chunks.size, -(-stop // self._chunks.size))
         if 0 in self._chunks.arrived[numbers.start : numbers.stop]:

@@ -1,17 +1,15 @@
-"""What a standby and the controller that it follows say to each other.
+"""Messages between a standby and the controller that it follows.
 
-    standby -> controller                        controller -> standby
-    Follow   I hold an invite for a standby,     Followed   this is the run
-             and a copy up to this row
-    Copy     I have all up to this row durably,  Rows       the next ones, or, after a while, that there are none
-             and could take over with all up to
-             that one: what comes next?
-    Survey   which files are there?              Inventory  these
-    Fetch    send me bytes of one of them, or    Chunk      here they are
-             of a contribution's payload         Gone       that is no longer kept
-                                                 Stop       you may not follow, or what you follow is over
+    standby -> controller                           controller -> standby
+    Follow   asks to follow, with its last row      Followed   confirms it
+    Copy     all rows up to one are durable, asks   Rows       the next rows; none after a while without any
+             for the next
+    Survey   asks for the list of files             Inventory  the list
+    Fetch    asks for bytes of a file or payload    Chunk      bytes of it
+                                                    Gone       it is no longer kept
+                                                    Stop       the run is over, or the standby is excluded
 
-All is asked for by the standby, which so decides how much is on its way; a `Copy` tells at the same time what is safe.
+The standby requests everything, and so decides how much is on its way; a `Copy` also says which rows are safe.
 """
 
 from __future__ import annotations
@@ -24,18 +22,21 @@ from barnraise.core.types import Blob, Count, Digest, NodeId, Seconds, Text
 from barnraise.wire.messages import Chunk, Fetch, Gone, Hex32, Message, Name, Stop, Term
 
 MOST_FILES = 4096
-"""Files of a run that a standby takes."""
+"""Files of a run that a standby accepts, at most."""
 
 ROWS_BYTES = 1 << 16
-"""Bytes of rows that travel in one message, about."""
+"""Approximate bytes of rows in one message."""
 
 Value: TypeAlias = int | float | str | None
 CopiedRow: TypeAlias = tuple[Value, ...]
 
 
 class Follow(Message, frozen=True, tag=True):
-    """Asks to follow, like an `Enrol`; `uri` is where workers will find this standby, `after` and `tail` the last row
-    of its copy and a digest of that. From a controller that has taken over, its `term` ends the one before."""
+    """Asks to follow a run, proven like an `Enrol`.
+
+    `uri` is where workers will find this standby, `after` and `tail` the last row of its copy and a digest of it. Sent
+    by a controller that has taken over, its `term` ends the term before.
+    """
 
     protocol: Count
     token: Name
@@ -49,7 +50,7 @@ class Follow(Message, frozen=True, tag=True):
 
 
 class Followed(Message, frozen=True, tag=True):
-    """You follow `run`; take over after `lease` seconds of silence."""
+    """Confirms that the standby follows `run`; it takes over after `lease` seconds of silence."""
 
     run: Annotated[str, msgspec.Meta(max_length=200)]
     term: Term
@@ -57,22 +58,24 @@ class Followed(Message, frozen=True, tag=True):
 
 
 class Copy(Message, frozen=True, tag=True):
-    """All rows up to `after` are durable here, with the payloads that they name; the copy can take over with those up
-    to `safe`."""
+    """Acknowledges all rows up to `after` as durable, with their payloads.
+
+    The copy can take over with the rows up to `safe`.
+    """
 
     after: Count
     safe: Count = 0
 
 
 class Rows(Message, frozen=True, tag=True):
-    """Rows from `after` on, in the raw frame (`encode_rows`); `newest` is the last that the controller has."""
+    """Carries the rows from `after` on, in the raw frame (`encode_rows`); `newest` is the controller's last row."""
 
     after: Count
     newest: Count
 
 
 class Survey(Message, frozen=True, tag=True):
-    """Which files are there?"""
+    """Asks which files the run has."""
 
 
 class CopiedFile(msgspec.Struct, frozen=True):
@@ -83,7 +86,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
 
 
 class Inventory(Message, frozen=True, tag=True):
-    """What a copy of the run has beside ledger and payloads; of checkpoints the newest."""
+    """The files of a run that a copy needs besides ledger and payloads; of checkpoints only the newest."""
 
     files: Annotated[tuple[CopiedFile, ...], msgspec.Meta(max_length=MOST_FILES)]
 
@@ -96,10 +99,13 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode_rows(rows: tuple[CopiedRow, ...]) -> bytes:
-    """The raw frame of a `Rows`."""
+    """Return the raw frame of a `Rows` message."""
     return _encoder.encode(rows)
 
 
 def decode_rows(raw: memoryview) -> tuple[CopiedRow, ...]:
-    """What `encode_rows` made. Raises one of `core.decoding.MALFORMED`."""
+    """Decode the raw frame of a `Rows` message.
+
+    Raises one of `core.decoding.MALFORMED`.
+    """
     return _rows.decode(raw)

@@ -1,15 +1,15 @@
-"""Messages as frames: a MessagePack header, and behind some (`PayloadChunk`, `Chunk`, perhaps `Offer`, `Assign` and
-`Newer`) a frame of raw bytes.
+"""Messages as frames: a MessagePack header, and for some messages a frame of raw bytes.
 
-Everything that arrives here is hostile. The number of frames and their sizes are checked before a byte is decoded;
-the schema of `messages` bounds every list, map, text and number while it is decoded, and unknown keys are skipped
-without building them, so that a header costs a small multiple of its size at the most. Whatever is wrong raises
-WireError, with what it is and the limit; no other exception leaves this module.
+`PayloadChunk` and `Chunk` always have raw bytes, `Offer`, `Assign` and `Newer` may have. All input is treated as
+hostile. The number of frames and their sizes are checked before a byte is decoded; the schema of `messages` bounds
+every list, map, text and number while it is decoded, and unknown keys are skipped without building them, so that a
+header costs a small multiple of its size at the most. Any defect raises WireError, with the defect and the limit; no
+other exception leaves this module.
 
-Numbers are finite, with one exception: `Result.loss` is NaN or infinite when a worker's training diverges, and
-is let through, so that admission can refuse the contribution with a reason and the worker gets its answer.
+Numbers are finite, with one exception: `Result.loss` is NaN or infinite when a worker's training diverges, and is
+accepted here, so that admission can refuse the contribution with a reason and the worker gets its answer.
 
-Not covered: what a well-formed message means, and whether its sender may send it.
+Not covered: the meaning of a well-formed message, and whether its sender may send it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from barnraise.wire.messages import (
 from barnraise.wire.observing import Observe, Observed, ToObserver
 
 Buffer = bytes | bytearray | memoryview
-"""What a frame is: contiguous bytes."""
+"""Types of a frame: contiguous bytes."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
@@ -53,7 +53,7 @@ _to_observer: msgspec.msgpack.Decoder[ToObserver] = msgspec.msgpack.Decoder(ToOb
 
 
 class _Greeting(msgspec.Struct):
-    """What every protocol version has in common: the messages that open a session name their version."""
+    """The fields that all protocol versions share: messages that open a session name their version."""
 
     t: str
     protocol: int
@@ -63,7 +63,7 @@ _greeting = msgspec.msgpack.Decoder(_Greeting)
 
 
 def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
-    """The frames of `message`; `raw` are the bytes that a `PayloadChunk` or `Chunk` carries, and some others may.
+    """Return the frames of `message`, with `raw` bytes for the kinds of messages that carry them.
 
     Raises WireError when the other side would refuse them: no or too many raw bytes, or a header over HEADER_LIMIT.
     """
@@ -76,10 +76,9 @@ def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
 def decode_from_worker(
     frames: Sequence[Buffer], *, enrolled: bool = True
 ) -> tuple[FromWorker | Follow | Observe, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind a `PayloadChunk` or `Offer` (a view: nothing is copied).
+    """Decode a worker's message, and return the raw bytes behind a `PayloadChunk` or `Offer` as a view.
 
-    From a key that is not `enrolled`, nothing but an `Enrol`, a `Follow` or an `Observe` of at most ENROL_LIMIT bytes
-    is understood.
+    A key that is not `enrolled` may send only an `Enrol`, a `Follow` or an `Observe` of at most ENROL_LIMIT bytes.
     """
     if enrolled:
         return _decode(frames, _from_worker, WORKER_HEADER_LIMIT)
@@ -88,27 +87,27 @@ def decode_from_worker(
 
 
 def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind a `Chunk`, `Assign` or `Newer` (a view: nothing is copied)."""
+    """Decode a controller's message, and return the raw bytes behind a `Chunk`, `Assign` or `Newer` as a view."""
     return _decode(frames, _from_controller, HEADER_LIMIT)
 
 
 def decode_from_standby(frames: Sequence[Buffer]) -> tuple[FromStandby, memoryview | None]:
-    """The message in `frames`, of a key that follows; none has a raw frame."""
+    """Decode a standby's message, which never has a raw frame."""
     return _decode(frames, _from_standby, ENROL_LIMIT)
 
 
 def decode_to_standby(frames: Sequence[Buffer]) -> tuple[ToStandby, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind a `Chunk` or `Rows` (a view: nothing is copied)."""
+    """Decode a message to a standby, and return the raw bytes behind a `Chunk` or `Rows` as a view."""
     return _decode(frames, _to_standby, HEADER_LIMIT)
 
 
 def decode_to_observer(frames: Sequence[Buffer]) -> tuple[ToObserver, memoryview | None]:
-    """The message in `frames`, and the raw bytes behind an `Observed` (a view: nothing is copied)."""
+    """Decode a message to an observer, and return the raw bytes behind an `Observed` as a view."""
     return _decode(frames, _to_observer, ENROL_LIMIT)
 
 
 def num_bytes(frame: Buffer) -> int:
-    """The size of a frame in bytes, whatever the item size of a memoryview."""
+    """Return the size of a frame in bytes, for any item size of a memoryview."""
     return frame.nbytes if isinstance(frame, memoryview) else len(frame)
 
 
@@ -147,7 +146,7 @@ def _check_size(what: str, size: int, limit: int) -> None:
 
 
 def _other_version(header: Buffer) -> str:
-    """Says so when the header is the greeting of another protocol version, whose fields we cannot know."""
+    """Return a message if the header is a greeting of another protocol version, whose fields are unknown here."""
     try:
         greeting = _greeting.decode(header)
     except MALFORMED:
@@ -161,5 +160,5 @@ def _other_version(header: Buffer) -> str:
 
 
 def _printable(error: Exception) -> str:
-    """The error in one short line: it may quote what a stranger sent."""
+    """Return the error in one short, printable line: it may quote untrusted input."""
     return ascii(str(error))[1:-1][:200]

@@ -1,4 +1,4 @@
-"""What a worker must know before its first task, as one JSON blob: the model's config and the dataset's description."""
+"""The manifest, one JSON blob that a worker needs before its first task: model config and dataset description."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Count
 
 MANIFEST_LIMIT = 1 << 20
-"""Largest manifest in bytes: decoding one takes less than a second, in which a process hears no signal."""
+"""Largest manifest in bytes: decoding it takes less than a second, in which a process handles no signal."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """WireError when `content` is not a manifest."""
+        """Decode a manifest; WireError when `content` is none."""
         try:
             return msgspec.json.decode(content, type=cls)
         except MALFORMED as error:

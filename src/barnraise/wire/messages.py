@@ -1,25 +1,25 @@
-"""Every message between worker and controller. A worker dials out over one connection; each message is one header.
+"""Every message between worker and controller; a worker dials out over one connection, each message is one header.
 
-A header is MessagePack of one of the structs below (a tagged union); `PayloadChunk` and `Chunk` are followed by
-one frame of raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and
-`Hello`, before anything else is believed.
+A header is MessagePack of one of the structs below (a tagged union); `PayloadChunk` and `Chunk` are followed by one
+frame of raw bytes, and `Offer`, `Assign` and `Newer` may be. The protocol version is exchanged in `Enrol` and `Hello`,
+before any other field is used.
 
-    worker -> controller                     controller -> worker
-    Enrol     let me in, here is my proof    Enrolled   you are node N
-    Hello     I am here, this is my state    Welcome    this is the run, and what you must do alike
-    Heartbeat I am alive                     Pulse      so am I
-    Next      I will soon need a task        Assign     here is one
-    Watch     I train, what is new?          Newer      a version
-    Decline   I cannot do that task
-    Offer     this came of my task           Go         send its payload, from this byte on
-    PayloadChunk  some of its payload        Ack        it is durable: accepted, or refused because ...
-                                             Who        I do not know you (any more): say Hello
-    Fetch     send me bytes of a blob        Chunk      here they are
-                                             Gone       that blob is no longer kept
-    Leave     I hand in my work and go       Stop       the run is over, or you may not take part
-                                             Elsewhere  should I be gone, look for me there
+    worker -> controller                            controller -> worker
+    Enrol         asks for membership, with proof   Enrolled     confirms it as node N
+    Hello         begins a session, with its state  Welcome      admits it, with the run and its settings
+    Heartbeat     the worker is alive               Pulse        the controller is alive
+    Next          asks for a task soon              Assign       assigns one
+    Watch         asks for the next version         Newer        the updates up to the newest version
+    Decline       refuses a task
+    Offer         header of a task's result         Go           asks for its payload, from a byte on
+    PayloadChunk  bytes of a payload                Ack          the result is durable: accepted or refused
+                                                    Who          the session is unknown: say Hello
+    Fetch         asks for bytes of a blob          Chunk        bytes of a blob
+                                                    Gone         the blob is no longer kept
+    Leave         the worker has submitted all      Stop         the run is over, or the node is excluded
+                                                    Elsewhere    addresses to try when the controller is lost
 
-What a standby and its controller say to each other is in `wire.following`, what an observer asks in `wire.observing`.
+The messages of a standby are in `wire.following`, those of an observer in `wire.observing`.
 """
 
 from __future__ import annotations
@@ -48,26 +48,25 @@ from barnraise.core.types import (
 PROTOCOL_VERSION = 9
 
 HEADER_LIMIT = 1 << 20
-"""Largest header in bytes (an Assign with a long chain of deltas is the largest there is)."""
+"""Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
 
 WORKER_HEADER_LIMIT = 1 << 14
-"""Largest header in bytes that a worker may send (a Leave with a long reason is the largest there is)."""
+"""Largest header in bytes that a worker may send (a Leave with a long reason is the largest)."""
 
 CHUNK_BYTES = 1 << 18
-"""Raw bytes a frame normally carries: small enough that a heartbeat never waits long behind one."""
+"""Raw bytes in a frame, normally: few enough that a heartbeat never waits long behind one."""
 
 INLINE_BYTES = CHUNK_BYTES
-"""Updates of so many bytes in all travel with the `Assign` or `Newer` that names them, a payload with its `Offer`."""
+"""Bytes of updates, in all, that travel with the `Assign` or `Newer` that names them; of a payload with its `Offer`."""
 
 FRAME_LIMIT = 1 << 20
-"""Largest raw frame in bytes that is ever accepted."""
+"""Largest raw frame in bytes that is accepted."""
 
 ENROL_LIMIT = 4096
 """Largest message in bytes from a key that is not enrolled."""
 
 LATER, TAKEN, FOR_GOOD = "later", "taken", "for good"
-"""What a refusal means: it passes by itself, the machine asks again; the name, or the keys, are another machine's, come
-with others; nothing that the machine does by itself changes it."""
+"""Meaning of a refusal: temporary, ask again later; name or keys are taken, use others; permanent."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$", min_length=64, max_length=64)]
 AssignmentIds = Annotated[tuple[Count, ...], msgspec.Meta(max_length=64)]
@@ -78,13 +77,18 @@ Options = Annotated[dict[Name, Option], msgspec.Meta(max_length=64)]
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
-    """Base of all messages. The tag on the wire is the class name, or the name that the class had before."""
+    """Base class of all messages.
+
+    The tag on the wire is the class name, or the name that the class had in earlier releases.
+    """
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Which of a run's controllers: each has a higher epoch than the one before, and the highest is obeyed. `seal`
-    proves that a controller of this run said so, since only they can make it (`transport.seals`); "": nobody did. `by`
-    is the key of the standby that it was: two that took over from the same controller have the same epoch."""
+    """The term of one of a run's controllers: each has a higher epoch than the one before, and the highest is obeyed.
+
+    `seal` proves that a controller of this run sent it (`transport.seals`); "": unproven. `by` is the key of the
+    standby that the controller was: two that took over from the same controller have the same epoch.
+    """
 
     epoch: Count = 0
     seal: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z", max_length=64)] = ""
@@ -92,14 +96,16 @@ class Term(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The higher one is obeyed."""
+        """Return the order of terms: the higher one is obeyed."""
         return self.epoch, self.by
 
 
 class Enrol(Message, frozen=True, tag=True):
-    """Asks for membership: the token's id, and an HMAC with its secret over server key, own keys, name and nonce.
-    `signer` is the key that contributions will be signed with. A node that takes new keys needs no invite but its old
-    key's word for them, the `endorsement`."""
+    """Asks for membership, with the token's id and an HMAC by its secret over server key, own keys, name and nonce.
+
+    `signer` is the public key of later contributions' signatures. A node that takes new keys needs no invite, but an
+    `endorsement` of them by its old key.
+    """
 
     protocol: Count
     token: Name
@@ -111,42 +117,42 @@ class Enrol(Message, frozen=True, tag=True):
 
 
 class Enrolled(Message, frozen=True, tag=True):
-    """You are node `node` from now on; your key is on the ledger."""
+    """Confirms membership as node `node`; its key is on the ledger."""
 
     node: NodeId
 
 
 class Hello(Message, frozen=True, tag=True):
-    """A worker's state at each (re)connection: the version it holds and the contributions it has no answer for."""
+    """Gives a worker's state at each (re)connection: the version it holds and its unanswered contributions."""
 
     protocol: Count
-    session: Count  # drawn when the process starts: tells a restart from a reconnection
-    greeting: Count  # counts this session's greetings: only the answer to the last one counts
+    session: Count  # drawn at process start: tells a restart from a reconnection
+    greeting: Count  # number of this session's greeting: only the answer to the last one counts
     profile: NodeProfile
     have: HeldVersion  # version of the replica
     pending: AssignmentIds = ()
     working: AssignmentIds = ()
-    kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # of task, that it can do
-    term: Term = Term()  # the highest that it was welcomed in
-    lent: Seconds = 0.0  # for how long its owner lends it yet; 0: as long as the run lasts
+    kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # tasks that it can do
+    term: Term = Term()  # the highest that welcomed it
+    lent: Seconds = 0.0  # seconds for which its owner still lends it; 0: for the whole run
 
 
 class Uplink(msgspec.Struct, frozen=True):
-    """How a worker makes a contribution of what its steps changed."""
+    """Settings of how a worker makes a contribution of its changed parameters."""
 
     codec: Name
     options: Options
-    ratios: Annotated[tuple[Finite, ...], msgspec.Meta(max_length=16)]  # what a task's rung chooses from; (): no choice
-    last: Name  # codec of a leaving worker's last contribution, its residual included; "": none
+    ratios: Annotated[tuple[Finite, ...], msgspec.Meta(max_length=16)]  # choices of a task's rung; (): no choice
+    last: Name  # codec of a leaving worker's last contribution, with its residual; "": none
     error_feedback: bool
     decay: Finite  # share of the residual that survives a round
     keep: Finite  # share of the residual that the worker trains on with
     clip: Finite | None
-    normalize_steps: Count  # scale an update to as many local steps (FedNova); 0: leave it
+    normalize_steps: Count  # scale an update to this number of local steps (FedNova); 0: unscaled
 
 
 class Downlink(msgspec.Struct, frozen=True):
-    """How versions come, and how a worker takes one in."""
+    """Settings of how versions arrive and how a worker takes one in."""
 
     codec: Name
     options: Options
@@ -155,7 +161,7 @@ class Downlink(msgspec.Struct, frozen=True):
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """How a worker takes its local steps."""
+    """Settings of how a worker takes its local steps."""
 
     batch_size: Count
     optimizer: Name
@@ -166,19 +172,19 @@ class Inner(msgspec.Struct, frozen=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What the controller decides for all workers, so that two sides cannot diverge."""
+    """Settings that the controller decides for all workers, so that both sides agree."""
 
     uplink: Uplink
     downlink: Downlink
     inner: Inner
-    fragments: Count  # ranges of the parameters that take turns to be exchanged
-    overlap: bool  # of training and exchanges
-    stateless: bool = False  # tasks begin with what is published, and with nothing of the worker's own
+    fragments: Count  # ranges of the parameters that are exchanged alternately
+    overlap: bool  # whether training and exchanges overlap
+    stateless: bool = False  # tasks begin at published parameters, without any state of the worker
     shares: bool = False  # the inner optimizer's second moments are published too
 
 
 class Welcome(Message, frozen=True, tag=True):
-    """You are in: the run, its settings, its files, and which of your pending contributions are answered."""
+    """Admits a worker's session: the run, its settings and files, and which pending contributions are answered."""
 
     run: Annotated[str, msgspec.Meta(max_length=200)]
     node: NodeId
@@ -187,22 +193,25 @@ class Welcome(Message, frozen=True, tag=True):
     manifest: Blob  # JSON: model configuration, flat layout, dataset files with digests
     heartbeat: Seconds
     lease: Seconds
-    forget: AssignmentIds = ()  # work of yours that runs elsewhere by now: drop it
+    forget: AssignmentIds = ()  # assignments that other nodes have now: drop them
     term: Term = Term()
-    version: HeldVersion = -1  # the newest, and the digest of its parameters
+    version: HeldVersion = -1  # the newest, with the digest of its parameters
     digest: Digest | None = None
     assigned: Count = 0  # the newest assignment's number
 
 
 class Heartbeat(Message, frozen=True, tag=True, omit_defaults=True):
-    """I am alive; `sent` is my clock, for the answer to carry back. About once a minute: how I do."""
+    """Says that the worker lives; `sent` is its clock, which the answer returns.
+
+    About once a minute it has the worker's load.
+    """
 
     sent: Seconds
     telemetry: Telemetry | None = None
 
 
 class Pulse(Message, frozen=True, tag=True):
-    """The answer to a heartbeat: echoes its time, so that the worker knows the round trip and that I live."""
+    """Answers a heartbeat with its time, from which the worker measures the round trip."""
 
     sent: Seconds
     heartbeat: Seconds
@@ -210,58 +219,64 @@ class Pulse(Message, frozen=True, tag=True):
 
 
 class RequestTask(Message, frozen=True, tag="Next"):
-    """I will need a task soon, and hold version `have`."""
+    """Asks for a task soon; the worker holds version `have`."""
 
     have: HeldVersion
     link: LinkReport = LinkReport()
 
 
 class Assign(Message, frozen=True, tag=True):
-    """Here is a task; fetch its updates and rows, then start.
+    """Assigns a task, whose updates and rows the worker fetches before it starts.
 
-    Updates of INLINE_BYTES at most in all come along as its raw frame, one after the other: on a slow link that saves
-    the round trip of asking for them.
+    Updates of INLINE_BYTES at most in all are attached as its raw frame, one after the other: on a slow link that saves
+    a round trip.
     """
 
     task: AnyTask
 
     @property
     def news(self) -> News:
-        """What may come along."""
+        """Return the updates that may be attached."""
         return self.task.news
 
     @property
     def digests(self) -> list[str]:
-        """Of the updates that it names."""
+        """Return the digests of the updates that it names."""
         return [update.blob.digest for update in self.task.updates]
 
 
 class Decline(Message, frozen=True, tag=True):
-    """I will not do the task of this assignment, and why: it is for somebody else."""
+    """Refuses an assignment with a reason; the controller gives it to another node."""
 
     assignment: Count
     reason: Text
 
 
 class Subscribe(Message, frozen=True, tag="Watch"):
-    """I train, and hold version `have`: tell me of the next one, once. What an `Assign` brings counts as held."""
+    """Asks for the next version, once, while the worker trains on version `have`.
+
+    An update in an `Assign` counts as held.
+    """
 
     have: HeldVersion
 
 
 class Newer(Message, frozen=True, tag=True):
-    """The way from the version that was held to the newest, for the task that runs; its bytes as those of `Assign`."""
+    """Updates from the held version to the newest, for the running task; attached like those of `Assign`."""
 
     news: News
 
     @property
     def digests(self) -> list[str]:
-        """Of the updates that it names."""
+        """Return the digests of the updates that it names."""
         return [update.blob.digest for update in self.news.updates]
 
 
 class Offer(Message, frozen=True, tag=True):
-    """What came of a task, to be judged before its payload travels. One of INLINE_BYTES at most may come along."""
+    """The header of a task's result, which is judged before its payload travels.
+
+    A payload of INLINE_BYTES at most may be attached.
+    """
 
     result: AnyResult
 
@@ -271,8 +286,10 @@ EVERYTHING = 2**53
 
 
 class SendPayload(Message, frozen=True, tag="Go"):
-    """Send the payload of the contribution to `assignment` from `offset` on: what is before is here. With EVERYTHING
-    nothing is missing, and the answer is still to come."""
+    """Asks for the payload of the contribution to `assignment` from `offset` on: the bytes before have arrived.
+
+    EVERYTHING: no bytes are missing, and the answer follows later.
+    """
 
     assignment: Count
     offset: Count
@@ -286,7 +303,7 @@ class PayloadChunk(Message, frozen=True, tag=True):
 
 
 class Ack(Message, frozen=True, tag=True):
-    """The contribution is durable and needs not be kept: accepted, or refused for `reason`."""
+    """Tells that the contribution is durable and may be dropped: accepted, or refused for `reason`."""
 
     assignment: Count
     accepted: bool
@@ -294,8 +311,10 @@ class Ack(Message, frozen=True, tag=True):
 
 
 class Fetch(Message, frozen=True, tag=True):
-    """Send me `num_bytes` of the blob from `offset` on, in chunks. Behind a snapshot's bytes stand the digests of its
-    leaves (`core.digests`), one after the other."""
+    """Asks for `num_bytes` of the blob from `offset` on, in chunks.
+
+    Behind a snapshot's bytes are the concatenated digests of its leaves (`core.digests`).
+    """
 
     digest: Digest
     offset: Count
@@ -310,30 +329,32 @@ class Chunk(Message, frozen=True, tag=True):
 
 
 class Gone(Message, frozen=True, tag=True):
-    """The blob is not kept (any more): ask for a newer task."""
+    """Tells that the blob is no longer kept: ask for a newer task."""
 
     digest: Digest
 
 
 class Identify(Message, frozen=True, tag="Who"):
-    """I do not know this session: say Hello."""
+    """Tells that the session is unknown: the worker must say Hello."""
 
 
 class Leave(Message, frozen=True, tag=True):
-    """I have handed in what I had and go."""
+    """Tells that the worker has submitted its work and leaves."""
 
     reason: Text = ""
 
 
 class Elsewhere(Message, frozen=True, tag=True):
-    """Where the run goes on should this controller be gone: each one address, or two with a space between."""
+    """Addresses at which the run continues if this controller is lost: each one, or two separated by a space."""
 
     uris: Annotated[tuple[Text, ...], msgspec.Meta(max_length=8)]
 
 
 class Stop(Message, frozen=True, tag=True):
-    """Work no more: the run is over (`final`), or you may not take part, and why. `refusal` says what follows for the
-    machine: LATER, TAKEN, FOR_GOOD; "": nothing beyond that."""
+    """Ends a session: the run is over (`final`), or the node may not take part, with the reason.
+
+    `refusal` says how the machine proceeds: LATER, TAKEN, FOR_GOOD; "": no instruction.
+    """
 
     reason: Text
     final: bool = True

@@ -1,11 +1,11 @@
-"""What somebody who only looks on and the controller say to each other.
+"""Messages between an observer and the controller.
 
-    observer -> controller                       controller -> observer
-    Observe  I hold an invite for an observer:   Observed   so, as JSON in the raw frame
-             how does the run stand?             Stop       you may not know, and why
+    observer -> controller                          controller -> observer
+    Observe  asks for the run's status, with proof  Observed  the status, as JSON in the raw frame
+                                                    Stop      a refusal, with its reason
 
-Each question is proven by itself, and answered with what may be a second old. Who asks is no node: nothing of it is on
-the ledger.
+Each question has its own proof, and its answer may be a second old. An observer is no node: it leaves no rows on the
+ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnraise.wire.messages import Hex32, Message, Name, Stop
 
 
 class Observe(Message, frozen=True, tag=True):
-    """Asks how the run stands, proven like an `Enrol`."""
+    """Asks for the run's status, proven like an `Enrol`."""
 
     protocol: Count
     token: Name
@@ -29,7 +29,7 @@ class Observe(Message, frozen=True, tag=True):
 
 
 class Observed(Message, frozen=True, tag=True):
-    """How `run` stands; the raw frame says it."""
+    """The status of `run`, as JSON in the raw frame."""
 
     run: Annotated[str, msgspec.Meta(max_length=200)]
 

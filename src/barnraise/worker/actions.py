@@ -1,4 +1,4 @@
-"""What a worker's state machine wants done."""
+"""The actions of a worker's state machine, which its shell carries out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnraise.wire.messages import Message, WorkerSettings
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
-    """Base of all actions."""
+    """Base class of all actions of the worker."""
 
 
 class Send(Action, frozen=True, gc=False):
@@ -24,7 +24,7 @@ class Fetch(Action, frozen=True, gc=False):
 
 
 class Forget(Action, frozen=True, gc=False):
-    """Nothing waits for these blobs any more: keep none of their bytes in memory, and ask for no more of them."""
+    """Drop these blobs, which are not needed any more, and request no more of their bytes."""
 
     digests: frozenset[str]
 
@@ -43,15 +43,17 @@ class ApplyUpdates(Action, frozen=True, gc=False):
 
 
 class StartTask(Action, frozen=True, gc=False):
-    """Carry the task out; say `Nearly` after `ask_at` steps (0: not at all), and answer with `TaskDone`
-    or `TaskFailed`."""
+    """Carry the task out; answer with `TaskDone` or `TaskFailed`.
+
+    `Nearly` is reported after `ask_at` steps (0: not at all).
+    """
 
     task: AnyTask
     ask_at: int
 
 
 class CutShort(Action, frozen=True, gc=False):
-    """End the running task after the step in hand; `TaskDone` follows as usual."""
+    """End the running task after the current step; `TaskDone` follows as usual."""
 
 
 class Offer(Action, frozen=True, gc=False):
@@ -61,27 +63,31 @@ class Offer(Action, frozen=True, gc=False):
 
 
 class Upload(Action, frozen=True, gc=False):
-    """Send the payload from `offset` on, and nothing of any other any more."""
+    """Send the payload from `offset` on, and stop sending any other."""
 
     contribution: Contribution
     offset: int
 
 
 class CancelUpload(Action, frozen=True, gc=False):
-    """Send nothing more of the payload that is on its way."""
+    """Stop sending the payload that is on its way."""
 
 
 class Settle(Action, frozen=True, gc=False):
-    """The controller has answered: forget the payload; when it was not `accepted`, take the update back into the
-    residual."""
+    """Drop the payload, which the controller has answered.
+
+    When it was not `accepted`, the update returns to the residual.
+    """
 
     assignment: int
     accepted: bool
 
 
 class Quit(Action, frozen=True, gc=False):
-    """Nothing is left to do here. `left` says that the worker goes as it was asked to, `refusal` what the controller
-    said beside its reason."""
+    """End the worker's process and session.
+
+    `left`: it leaves as it was asked to; `refusal`: the controller's code beside its reason.
+    """
 
     reason: str
     final: bool

@@ -1,4 +1,7 @@
-"""From a manifest to a worker that can train: looked at first, then built. For the training thread; it takes long."""
+"""Construction of a worker's executor from a manifest: checks first, then building.
+
+For the training thread; it takes long.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ LEND_MORE = "lend more of it (--max-memory), or join with a larger machine"
 def make_executor(
     trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0
 ) -> TaskExecutor:
-    """What usually carries out a worker's tasks with `trainer`."""
+    """Make the usual executor of a worker's tasks, with `trainer`."""
     from barnraise.worker.executor import WorkerExecutor
 
     return WorkerExecutor(trainer, dataset, settings, slowdown)
 
 
 def fit_of(manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int) -> MemoryFit:
-    """What of the run fits into `room` bytes; RunFailedError or ModelError when no worker can do it, or not here."""
+    """Return how the run fits into `room` bytes; RunFailedError or ModelError when none or not this worker can."""
     require_settings(settings)
     instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
     return fit(manifest, meta, settings, room, options.means.device, instead=instead)
@@ -50,10 +53,10 @@ def build_executor(
     room: int,
     make: MakeExecutor = make_executor,
 ) -> TaskExecutor:
-    """The executor of this run on this machine, whose rows may take `room` bytes; RunFailedError or ModelError when it
-    cannot work here.
+    """Build the executor of this run on this machine, whose rows may take `room` bytes.
 
-    The folder `options.cache` holds the dataset's meta.json, and token shards as they are fetched.
+    RunFailedError or ModelError when it cannot work here. The folder `options.cache` holds the dataset's meta.json, and
+    token shards as they are fetched.
     """
     tokens = fit_of(manifest, meta, settings, options, room).tokens
     import torch
@@ -62,7 +65,7 @@ def build_executor(
     from barnraise.models.build import build
 
     torch.set_num_threads(options.means.threads)
-    torch.set_flush_denormal(True)  # fading Adam moments become subnormal, and arithmetic on those 20% slower
+    torch.set_flush_denormal(True)  # fading Adam moments become subnormal, which slows arithmetic by 20%
     trainer = make_trainer(build(manifest.model), settings, options.means, tokens)
     return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
@@ -70,7 +73,7 @@ def build_executor(
 def make_trainer(
     module: nn.Module, settings: WorkerSettings, means: Means | None = None, tokens: int | None = None
 ) -> LocalTrainer:
-    """What takes the inner steps of a run on `module`, `tokens` at once, in a worker's process and in a simulation."""
+    """Make the trainer of a run's steps on `module`, `tokens` at once, for a worker's process or a simulation."""
     from barnraise.training.local import LocalTrainer
 
     inner = settings.inner
@@ -89,7 +92,7 @@ def make_trainer(
 def restore_moments(
     executor: TaskExecutor, path: Path, welcome: Welcome, server_key: str, say: Callable[[str], None]
 ) -> Moments:
-    """The moments' file at `path`; the executor goes on with what an earlier process of this node left in it."""
+    """Open the moments' file at `path`, from which the executor continues if this node wrote it before."""
     from barnraise.worker.moments import Moments
 
     owner = {

@@ -1,4 +1,4 @@
-"""What a worker keeps of a run's data on its disk, between its tasks and between its processes."""
+"""A worker's cache of a run's data on its disk, between tasks and between processes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ from barnraise.core.units import bytes_text
 
 
 class Cache:
-    """Files by the digests of their content, in places that the run's description gives them; at most `limit` bytes of
-    them: those that were asked for longest ago are deleted for others. `on_deleted` hears the name of each."""
+    """Files by the digests of their content, in places that the run's description gives them.
+
+    At most `limit` bytes: the least recently used are deleted for others. `on_deleted` is called with each one's name.
+    """
 
     def __init__(self, limit: float = math.inf) -> None:
         self.limit = limit
         self.places: dict[str, Path] = {}
         self.on_deleted: Callable[[str], None] = lambda name: None
-        self._sizes: dict[str, int] = {}  # of the files that are there, the one that was asked for last at the end
-        self._right: set[str] = set()  # of those, whose content was compared with their digest
+        self._sizes: dict[str, int] = {}  # sizes of the present files, the least recently used first
+        self._right: set[str] = set()  # files whose content was compared with their digest
 
     def place(self, digest: str, path: Path) -> None:
-        """A blob's place. A file that an earlier process left there counts, if its length will do."""
+        """Register the place of a blob.
+
+        A file that an earlier process left there counts, if it has the right length.
+        """
         self.places[digest] = path
         with contextlib.suppress(OSError):
             if path.is_file():
                 self._sizes[digest] = path.stat().st_size
 
     def holds(self, blob: Blob) -> bool:
-        """Whether the blob is here, whole and right: what is not is as good as absent."""
+        """Return whether the blob is here with the right content; a wrong one counts as absent."""
         path = self.places.get(blob.digest)
         if path is None:
             return False
@@ -84,8 +89,10 @@ class Cache:
 
 
 def delete(folder: Path, moments: Path | None) -> None:
-    """A run is over: the folder of its data, and the optimizer's moments, are of no use any more. A file that cannot be
-    deleted stays."""
+    """Delete the data and the optimizer's moments of a run that is over.
+
+    A file that cannot be deleted stays.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     if moments is not None:
         with contextlib.suppress(OSError):

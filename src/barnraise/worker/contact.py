@@ -1,4 +1,4 @@
-"""A worker's standing with its controller: greeted and answered, or silent for how long; and what the link is like."""
+"""A worker's contact with its controller: greeting and answer, silence, and the link's measurements."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ HELLO_INTERVAL = 1.0
 
 
 class Contact:
-    """`greeting` is the last Hello's number, `greeted` whether that one was answered; `welcome` is the newest."""
+    """The state of the connection: `greeting` is the last Hello's number, `greeted` whether it was answered.
+
+    `welcome` is the newest.
+    """
 
     def __init__(self, session: int) -> None:
         self.session = session
         self.welcome: Welcome | None = None
-        self.term = Term()  # the highest that a welcome was of
+        self.term = Term()  # the highest of all welcomes
         self.greeting, self.greeted = 0, False
         self.heartbeat, self.lease = 1.0, 10.0
         self.link = LinkReport()
         self.last_sent = self.last_heard = -math.inf
 
     def silent(self, now: float) -> bool:
-        """Whether to greet (again)."""
+        """Return whether a (further) greeting is due."""
         return not self.greeted or now - self.last_heard > self.lease
 
     def send(self, message: Message, now: float) -> Send:
@@ -34,20 +37,25 @@ class Contact:
         return Send(message)
 
     def greet(self) -> int:
-        """The number of the next greeting. One that has no answer yet is repeated as it was, or on a slow link every
-        answer would come too late."""
+        """Return the number of the next greeting.
+
+        An unanswered one is repeated unchanged, or on a slow link every answer would come too late.
+        """
         if self.greeted or not self.greeting:
             self.greeting, self.greeted = self.greeting + 1, False
         return self.greeting
 
     def begin_anew(self) -> None:
-        """What stands is not so any more: the next Tick greets."""
+        """Mark the session as lost, so that the next Tick greets."""
         if self.greeted:
             self.greeting, self.greeted = self.greeting + 1, False
 
     def welcomed(self, message: Welcome) -> bool:
-        """Take the answer to the last greeting; False for one that answers another, or is of a controller that was
-        superseded: it hears so from the next greeting, and ends."""
+        """Record the answer to the last greeting; False for any other.
+
+        That is one to an earlier greeting, or from a superseded controller, which learns that from the next greeting,
+        and ends.
+        """
         if message.greeting != self.greeting or self.greeted or message.term.rank < self.term.rank:
             return False
         self.welcome, self.term, self.greeted = message, message.term, True

@@ -1,4 +1,4 @@
-"""How a machine with an invite becomes a node of its run."""
+"""Enrolment of a machine with an invite as a node of its run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from barnraise.wire.messages import LATER, PROTOCOL_VERSION, TAKEN, Enrol, Enrol
 from barnraise.worker.options import REASON, WorkerOptions
 
 INTERVAL, LONGEST_INTERVAL = 2.0, 60.0
-"""Seconds after which the proof is sent again; after each refusal that passes by itself twice as many, up to these."""
+"""Seconds after which the proof is sent again; doubled after each temporary refusal, up to the second."""
 
 SILENCE = 5
-"""Proofs without an answer after which that is said."""
+"""Unanswered proofs after which a message says so."""
 
 
 async def enrol(
     connection: Connection, options: WorkerOptions, invite: Invite, say: Callable[[str], None] = lambda text: None
 ) -> None:
-    """Repeat the proof until the controller answers; keys that this worker was known by vouch for its new ones. Raises
-    InviteError when it lets this machine in no more, AddressError when it cannot be reached."""
+    """Repeat the proof until the controller answers; earlier keys of this worker endorse its new ones.
+
+    Raises InviteError when the machine is not admitted, AddressError when the controller cannot be reached.
+    """
     await connection.ready(timeout=15.0)
     nonce = secrets.token_hex(32)
     keys, name, signer = options.keys, options.name, options.keys.signer.public
@@ -60,7 +62,7 @@ async def enrol(
 
 
 async def _answer(connection: Connection) -> Enrolled | Stop | None:
-    """What the controller says to the proof; None when it says nothing for a while."""
+    """Return the controller's answer to the proof; None when there is none for a while."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(INTERVAL):
             while frames := await connection.receive():

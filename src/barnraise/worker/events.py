@@ -1,4 +1,4 @@
-"""What can happen to a worker's state machine."""
+"""The events of a worker's state machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnraise.worker.limits import Limits
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Base of all events."""
+    """Base class of all events of the worker."""
 
 
 class Received(Event, frozen=True, gc=False):
@@ -20,7 +20,10 @@ class Received(Event, frozen=True, gc=False):
 
 
 class Fetched(Event, frozen=True, gc=False):
-    """The blob is at hand, its digest checked. `num_bytes` crossed the link for it: 0 when it was here already."""
+    """The blob is available, with the right digest.
+
+    `num_bytes` crossed the link for it: 0 when it was here already.
+    """
 
     digest: str
     num_bytes: int
@@ -33,8 +36,11 @@ class FetchFailed(Event, frozen=True, gc=False):
 
 
 class Prepared(Event, frozen=True, gc=False):
-    """Model and data are ready; `files` are the blobs of the token shards, in order, and last that of the held-out
-    rows; the machine is measured, and `limits` are what its memory allows."""
+    """Model and data are ready, and the machine is measured.
+
+    `files` are the blobs of the token shards, in order, and last that of the held-out rows; `limits` are those of its
+    memory.
+    """
 
     files: tuple[Blob, ...]
     profile: NodeProfile
@@ -60,13 +66,13 @@ class TaskDone(Event, frozen=True, gc=False):
 
 
 class TaskFailed(Event, frozen=True, gc=False):
-    """The task ended in numbers that are not finite: there is no update, and nothing of it is kept."""
+    """The task ended in numbers that are not finite: there is no update."""
 
     assignment: int
 
 
 class Measured(Event, frozen=True, gc=False):
-    """How busy the machine is: about once a minute."""
+    """A measurement of the machine's load, about once a minute."""
 
     load: Load
 
@@ -76,6 +82,6 @@ class Tick(Event, frozen=True, gc=False):
 
 
 class LeaveRequested(Event, frozen=True, gc=False):
-    """Hand in what there is and go (SIGTERM)."""
+    """The owner asks the worker to submit its results and leave (SIGTERM)."""
 
     reason: str

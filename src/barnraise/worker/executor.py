@@ -1,8 +1,7 @@
-"""What a worker does with a task: the model's steps from the published parameters, and the updates that came of them,
-until they are answered.
+"""Execution of a worker's tasks: the model's steps from published parameters, and unanswered updates.
 
-The runtime calls `train` on one thread and `update` on another; they meet only in the replica. What is done to each
-element of these vectors is done in chunks, by as many threads as torch has.
+The runtime calls `train` on one thread and `update` on another; they meet only in the replica. Elementwise work on
+these vectors is done in chunks, by as many threads as torch has.
 """
 
 from __future__ import annotations
@@ -56,7 +55,10 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class WorkerExecutor:
-    """Runs tasks on `trainer` with rows of `dataset`. `slowdown` s makes every second of work take s + 1."""
+    """Runs tasks on `trainer` with rows of `dataset`.
+
+    `slowdown` s makes every second of work take s + 1.
+    """
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
         self.uplink, self.downlink = uplink, downlink = settings.uplink, settings.downlink
@@ -74,7 +76,7 @@ class WorkerExecutor:
         )
         self._crew = Crew(torch.get_num_threads())
         last = compression.create(uplink.last) if uplink.last else None
-        self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number that a contribution names
+        self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:
             codec.crew = self._crew
         self.path = UpdatePath(
@@ -95,38 +97,38 @@ class WorkerExecutor:
         )
         self.payloads: dict[int, SentUpdate] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
-        # Waiting for a crowded core is not work: counted as such it would slow a slow worker twice.
+        # Waiting for a crowded core is not work: counted as such it would slow a slow worker two times.
         self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
 
     @property
     def replica(self) -> Tensor:
-        """The version that it is at, float32 [d]."""
+        """Return the replica's version, float32 [d]."""
         return self.published.parameters
 
     def update(self, news: News, fetched: Fetched) -> int:
         """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void.
 
-        A task that runs takes it in after its step.
+        A running task takes it in after its current step.
         """
         return self.published.update(news, fetched)
 
     def rest(self, began: float, busy: float) -> None:
-        """Idle as long as a slowed machine would still be at what it did since `began`, its clock of work at `busy`."""
+        """Idle for a slowed machine's share of the time since `began`, when its clock of work was at `busy`."""
         if self.slowdown > 0.0:
             self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self.busy() - busy) - time.monotonic()))
 
     def flush(self, task: Flush) -> Contribution:
-        """Hand in the residual."""
+        """Submit the residual that error feedback holds."""
         began = time.monotonic()
         payload = self.payloads[task.id] = self.path.flush(len(self.replica))
         codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
         return Contribution.of(task, payload.blob, codec=codec, steps=0, seconds=seconds)
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
-        """Take the task's local steps, and encode what they changed.
+        """Take the task's local steps, and encode the change of the parameters.
 
-        `on_step` hears of each step, with how many there are by now. None when no step could be taken, or they led to
-        parameters that are not finite: nothing of them is kept, and the next task starts from the published version.
+        `on_step` is called after each step with their number so far. None when no step could be taken, or they led to
+        parameters that are not finite: they are dropped, and the next task starts from the published version.
         """
         began, busy, course = time.monotonic(), self.busy(), self.course
         course.begin(task)
@@ -145,7 +147,7 @@ class WorkerExecutor:
             return None
         try:
             payload = self._encoded(task, start, end, steps, leaving=self.leaving.is_set())
-        except PayloadError:  # the way from start to end overflows
+        except PayloadError:  # the difference of start and end overflows
             course.failed(steps)
             return None
         self.payloads[task.id] = payload
@@ -155,23 +157,22 @@ class WorkerExecutor:
         return msgspec.structs.replace(found, transcript=course.transcript)
 
     def _encoded(self, task: Train, start: Tensor, end: Tensor, steps: int, *, leaving: bool = False) -> SentUpdate:
-        """What `steps` steps of the task, which led from `start` (overwritten) to `end`, are sent as."""
+        """Encode the update of `steps` steps of the task, which led from `start` (overwritten) to `end`."""
         self.path.codec = self.codecs[task.rung]
         covered, scale = slice_of(task.parameters), self.scale(steps)
         return self.path.send(start, end, version=task.base, covered=covered, scale=scale, leaving=leaving)
 
     def before(self, task: Evaluate, fetched: Fetched) -> Tensor:
-        """The version that a task measures: the replica, or a copy in which deltas are taken back."""
+        """Return the version that a task measures: the replica, or a copy in which deltas are undone."""
         if not task.back:
             return self.replica
         return Past(self.published, task.base, task.back, fetched).at(task.version)
 
     def audit(self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]) -> Sketched:
-        """Do `task.train` anew: a stateless one as its transcript says, any other as a node without a past would do it,
-        without moments, residual, or versions taken in.
+        """Repeat `task.train`: a stateless one by its transcript, any other one as a node without state.
 
-        What cannot be done here (it was cut short, the memory is not there, it comes to nothing finite) has 0 steps:
-        somebody else's work is no failure of this worker's.
+        That is without moments, residual, or versions taken in. A repetition that fails here (cut short, too little
+        memory, not finite) has 0 steps: another node's task is no failure of this worker's.
         """
         began, trainer, told, found = time.monotonic(), self.trainer.anew(), task.transcript, None
         with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
@@ -199,8 +200,10 @@ class WorkerExecutor:
         versions: Versions,
         on_step: Callable[[int], None] = lambda step: None,
     ) -> tuple[SentUpdate, float] | None:
-        """What a stateless task is sent as, done as the transcript says, and its loss; None when it comes to nothing.
-        Raises PayloadError where a version cannot be had."""
+        """Repeat a stateless task by its transcript; return its encoded update and its loss, None when it fails.
+
+        Raises PayloadError where a version is not available.
+        """
         layout, trainer = self._layout, self.trainer.anew()
         course = StatelessReplay(self.published, trainer, versions, transcript=transcript, layout=layout)
         if (gone := self._gone_through(task, course, on_step)) is None:
@@ -209,7 +212,7 @@ class WorkerExecutor:
         return self._encoded(task, start, end, steps), loss
 
     def _anew(self, task: Train, course: TaskSession, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
-        """The update that a stateful task leads to, before it is compressed, and its loss."""
+        """Return the update of a stateful task, before it is compressed, and its loss."""
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
         steps, loss, (start, end) = gone
@@ -222,7 +225,7 @@ class WorkerExecutor:
     def _gone_through(
         self, task: Train, course: TaskSession, on_step: Callable[[int], None]
     ) -> tuple[int, float, tuple[Tensor, Tensor]] | None:
-        """The steps, the loss, and what the update is the difference of; None unless all batches were gone through."""
+        """Return the steps, the loss, and the two ends of the update; None unless all batches were processed."""
         began, busy, batches_done = time.monotonic(), self.busy(), 0
         course.begin(task)
 
@@ -241,36 +244,39 @@ class WorkerExecutor:
 
     def _steps(self, trainer: LocalTrainer, task: Train, after_step: Callable[[int], bool]) -> tuple[int, float]:
         """Take the task's steps on its rows: how many were taken, and their mean loss."""
-        with torch.random.fork_rng(devices=[]):  # dropout is the task's own, not of a process that others share
+        with torch.random.fork_rng(devices=[]):  # dropout's randomness is the task's own, apart from the process's
             torch.manual_seed(task.batches.seed)
             return trainer.run(self.batches(task), task.learning_rate, after_step)
 
     def batches(self, task: Train) -> Iterator[Batch]:
-        """What the task's steps are taken on."""
+        """Yield the batches of the task's steps."""
         skip, whole = task.batches.skip, batches(self._rows(task), task.batches, self.dataset.meta)
         return islice(whole, skip, skip + task.local_steps)
 
     def scale(self, steps: int) -> float:
-        """Of an update of so many steps (Wang et al. 2020, "FedNova", with tau_eff fixed): nodes that take more steps
-        pull no harder for it."""
+        """Return the scale of an update of `steps` steps (Wang et al. 2020, "FedNova", with tau_eff fixed).
+
+        With it, nodes that take more steps have no more weight.
+        """
         return self.uplink.normalize_steps / steps if self.uplink.normalize_steps else 1.0
 
     def _rows(self, task: Train) -> list[Rows]:
         return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows]
 
     def settle(self, assignment: int, accepted: bool) -> None:
-        """The controller has answered (or will not): forget the payload; a refused update goes to the residual."""
+        """Drop the payload, which the controller has answered (or will not); a refused update goes to the residual."""
         payload = self.payloads.pop(assignment, None)
         if payload is not None:
             self.path.settle(payload, accepted)
         self.course.settled(assignment, accepted)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
-        """`profile` with the machine's training speed in it, measured for about `seconds` on random rows, of the median
-        length (that of half of all tokens is less, of half more) or the longest below that for which there is room.
+        """Return `profile` with the machine's training speed, measured for about `seconds` on random rows.
 
-        A batch has one row at first, and more as long as a step is short: what a controller calls a batch may take
-        minutes here."""
+        Rows are of the median length (that of half of all tokens is less, of half more) or the longest below that for
+        which there is room. A batch has one row at first, and more as long as a step is short: a controller's batch may
+        take minutes here.
+        """
         meta, most = self.dataset.meta, self.trainer.tokens_at_once or math.inf
         shorter = meta.lengths[: len(meta.lengths) // 2 + 1]
         length = max((length for length in shorter if length <= most), default=shorter[0])
@@ -287,17 +293,17 @@ class WorkerExecutor:
         while steps < 3 or time.monotonic() - began < seconds:
             self.trainer.step(batch, 0.0)
             steps += 1
-        self.trainer.optimizer.state.clear()  # moments of random rows are worth nothing
+        self.trainer.optimizer.state.clear()  # moments of random rows are useless
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
     def _seconds_of_step(self, batch: Batch) -> float:
-        """What a step that moves nothing takes."""
+        """Return the seconds of a step that does not move the parameters."""
         began = time.monotonic()
         self.trainer.step(batch, 0.0)
         return time.monotonic() - began
 
 
 def _finite(vector: Tensor) -> bool:
-    low, high = torch.aminmax(vector)  # NaN, where there is any
+    low, high = torch.aminmax(vector)  # NaN, where there is one
     return math.isfinite(float(low)) and math.isfinite(float(high))

@@ -1,6 +1,6 @@
-"""Blobs on their way down: several downloads at once over one connection, cached on disk where they are worth it.
+"""Downloads of blobs: several at once over one connection, cached on disk where that pays.
 
-What does not come, or comes with wrong bytes, is asked for again, each time later than the last.
+A blob that does not come, or has wrong bytes, is requested again, each time later than before.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from barnraise.wire.messages import Chunk, Fetch, Gone
 from barnraise.worker.cache import Cache
 
 MOST_TRIES = 4
-"""Times that a blob, or a leaf of a snapshot, may come with wrong bytes: then they are not the link's fault."""
+"""Times that a blob, or a leaf of a snapshot, may come with wrong bytes: then the link is not the cause."""
 
 FIRST_REST, LONGEST_REST = 1.0, 60.0
-"""Seconds before a blob is asked for again, doubled each time."""
+"""Seconds before a blob is requested again, doubled each time."""
 
 
 class Fetcher:
-    """Keeps what was fetched until it is taken; what has a place in the `cache` stays there."""
+    """Keeps fetched blobs until they are taken; those with a place in the `cache` stay there."""
 
     def __init__(self, cache: Cache | None = None) -> None:
         self.cache = cache or Cache()
@@ -34,13 +34,13 @@ class Fetcher:
         self.limit = 64 << 20
         self._downloads: dict[str, Download | SnapshotDownload] = {}
         self._held: dict[str, Buffer] = {}
-        self._inlined: dict[str, Buffer] = {}  # what came with the newest task
-        self._wrong: dict[str, Counter[int]] = {}  # times that a blob's bytes, or a leaf's, were not those of its name
+        self._inlined: dict[str, Buffer] = {}  # bytes that came with the newest task
+        self._wrong: dict[str, Counter[int]] = {}  # times that the bytes of a blob, or a leaf, had a wrong digest
         self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
 
     def start(self, blob: Blob, snapshot: bool = False) -> bool:
-        """Begin to fetch `blob`, which is a `snapshot` or anything else; True when it is at hand already."""
+        """Begin to fetch `blob`, a `snapshot` or any other; True when it is available already."""
         if blob.digest in self._inlined:
             self._held[blob.digest] = self._inlined.pop(blob.digest)
         if blob.digest in self._held or self.cache.holds(blob):
@@ -50,7 +50,7 @@ class Fetcher:
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
 
     def inline(self, blobs: Sequence[Blob], data: Buffer) -> None:
-        """Bytes of `blobs`, one after the other, came with a task; what does not hash to its name is not used."""
+        """Accept bytes of `blobs`, one after the other, that came with a task; those of a wrong digest are ignored."""
         self._inlined, view, start = {}, memoryview(data).cast("B"), 0
         for blob in blobs:
             content = view[start : start + blob.num_bytes]
@@ -59,11 +59,11 @@ class Fetcher:
                 self._inlined[blob.digest] = content
 
     def take(self, blob: Blob) -> Buffer:
-        """The bytes of a blob that is at hand; they are not kept."""
+        """Return the bytes of an available blob, and drop them."""
         return self._held.pop(blob.digest)
 
     def take_all(self, updates: Iterable[Update]) -> Callable[[Blob], Buffer] | None:
-        """What gives the bytes of updates that are at hand; None, and nothing is taken, when one is not."""
+        """Return a reader of the updates' bytes; None, and nothing is taken, when one is missing."""
         digests = {update.blob.digest for update in updates}  # equal deltas are one blob
         if not digests <= self._held.keys():
             return None
@@ -71,8 +71,11 @@ class Fetcher:
         return lambda blob: held[blob.digest]
 
     def requests(self, now: float) -> list[Fetch]:
-        """What to ask the controller for now. Files come one after the other, so that memory has one of them at most:
-        of all else the machine sees to it that there is room."""
+        """Return the requests to send now.
+
+        Files come one after the other, so that memory has at most one of them: the machine checks the room for all
+        other blobs.
+        """
         asks, file = list[Fetch](), False
         for digest, download in self._downloads.items():
             if now < self._rests.get(digest, now) or (file and digest in self.files):
@@ -82,14 +85,14 @@ class Fetcher:
         return asks
 
     def deadline(self) -> float:
-        """When `requests` wants to be called again though nothing arrived."""
+        """Return when to call `requests` again if nothing arrives."""
         due = (d.deadline() or self._rests.get(digest, math.inf) for digest, d in self._downloads.items())
         return min(due, default=math.inf)
 
     def chunk(self, message: Chunk, data: Buffer, now: float) -> int:
-        """Take bytes; the size of the blob that they complete, else 0. What nobody asked for is ignored.
+        """Accept bytes, and return the size of the blob that they complete, else 0.
 
-        DataError when the blob's bytes were wrong once too often.
+        Bytes that were not requested are ignored. DataError when the blob's bytes were wrong too often.
         """
         download = self._downloads.get(message.digest)
         if download is None:
@@ -108,14 +111,20 @@ class Fetcher:
         return download.blob.num_bytes if complete else 0
 
     def gone(self, message: Gone, now: float) -> bool:
-        """The controller does not keep the blob, or cannot read it: True when we were waiting for it."""
+        """Record that the controller does not keep the blob, or cannot read it: True when it was awaited.
+
+        Files of the run are requested again.
+        """
         waited = self._downloads.pop(message.digest, None) is not None
-        if waited and message.digest in self.files:  # versions pass, but these are there for as long as the run
+        if waited and message.digest in self.files:  # versions are replaced, but these exist for as long as the run
             self._rest(message.digest, now)
         return waited
 
     def forget(self, digests: Iterable[str]) -> None:
-        """Nobody takes these any more. A file is worth having all the same."""
+        """Drop blobs that are not needed any more.
+
+        Files are kept all the same.
+        """
         for digest in digests:
             self._held.pop(digest, None)
             if digest not in self.files:
@@ -123,12 +132,12 @@ class Fetcher:
                 self._forget_failures(digest)
 
     def forget_requests(self) -> None:
-        """The connection was lost: what is under way will not come."""
+        """Mark open requests as lost with the connection."""
         for download in self._downloads.values():
             download.forget_requests()
 
     def _rest(self, digest: str, now: float) -> None:
-        """Let it be for a while."""
+        """Postpone a blob's next request."""
         self._rests[digest] = now + min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._failures[digest], 60))
         self._failures[digest] += 1
 

@@ -1,4 +1,4 @@
-"""Reads a worker's progress twice a second, for the person whose machine it is."""
+"""Periodic reading of a worker's progress, twice a second, for the machine's owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Show = Callable[[Progress], None]
 
 
 class Gauges:
-    """What is read beside the machine: when the process began, the `step` of the task that runs, and the bytes."""
+    """Values that are read beside the machine: the process's start, the running task's `step`, and the bytes."""
 
     def __init__(self, machine: Worker, show: Show | None) -> None:
         self.machine, self.step = machine, 0

@@ -1,4 +1,4 @@
-"""What training needs, imported at once: seconds of work that also block heartbeats."""
+"""Import of the training libraries at once: seconds of work that also block heartbeats."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ _MODULES = (
 
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "USE_HUB_KERNELS": "NO", "HF_HUB_DISABLE_TELEMETRY": "1"}
-"""Environment in which the libraries of models fetch nothing: a worker speaks to its controller alone."""
+"""Environment in which the libraries of models fetch nothing: a worker connects to its controller alone."""
 
 
 def import_all() -> None:
-    """Import them; instant when they are. What transformers warns of concerns those who write models: it is silent."""
+    """Import the training libraries; instant when that is done.
+
+    Warnings of transformers, which are for authors of models, are suppressed.
+    """
     os.environ.update(OFFLINE)
     for name in _MODULES:
         importlib.import_module(name)

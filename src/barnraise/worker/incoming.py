@@ -1,4 +1,4 @@
-"""Versions on their way into a worker's replica: which it has, which it was told of, and whose bytes are lacking."""
+"""Versions on their way into a worker's replica: those it has, those announced, and missing bytes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,36 @@ from barnraise.core.types import Blob, News, Update
 from barnraise.worker.actions import Action, ApplyUpdates, Fetch, Forget
 
 MOST_QUEUED = 8
-"""Ways to a newer version that wait at a time."""
+"""Announced updates that wait at a time."""
 
 
 class Incoming:
-    """Takes versions in one after the other, each once its bytes are here. `have` is -1 while the replica is void."""
+    """Takes versions in one after the other, each once its bytes are here.
+
+    `have` is -1 while the replica is void.
+    """
 
     def __init__(self) -> None:
         self.have, self.updating = -1, False
-        self._digest: str | None = None  # of the parameters at the version that it has, or takes in
-        self._void = False  # what is taken in leads nowhere
+        self._digest: str | None = None  # digest of the parameters at the version that it has, or takes in
+        self._void = False  # the update that is being taken in is superseded
         self.room = math.inf  # bytes of versions and deltas that may be here, or on their way, at a time
-        self._applied = self._to_undo = self._undone = 0  # bytes that are taken in, and that tasks take back
+        self._applied = self._to_undo = self._undone = 0  # bytes being taken in, and bytes that tasks undo
         self.queue: list[News] = []  # the oldest first
-        self.needs: set[str] = set()  # digests that the queue, or a task that waits, lacks
-        self.back: frozenset[str] = frozenset()  # of what the task that waits takes back, once that is fetched for it
+        self.needs: set[str] = set()  # digests that the queue, or a waiting task, lacks
+        self.back: frozenset[str] = frozenset()  # blobs that the waiting task undoes, once fetched
 
     def get(self, blobs: Iterable[Blob], snapshots: Collection[str] = ()) -> list[Action]:
-        """Fetch blobs, each once: a second answer could come for what has been taken since. `snapshots` are digests."""
+        """Fetch blobs, each once: a second answer could come for one that has been taken since.
+
+        `snapshots` are digests.
+        """
         distinct = {blob.digest: blob for blob in blobs if blob.digest not in self.needs}
         self.needs |= distinct.keys()
         return [Fetch(blob, blob.digest in snapshots) for blob in distinct.values()]
 
     def has_room(self, news: News) -> bool:
-        """Whether what of it is lacking fits into memory, with all that is here or on its way."""
+        """Return whether the missing bytes of `news` fit into memory, with all that is here or on its way."""
         if len(self.queue) >= MOST_QUEUED:
             return False
         if self.room == math.inf:
@@ -44,11 +50,11 @@ class Incoming:
         return self.num_bytes([*queued, *self._missing(news)]) + used <= self.room
 
     def num_bytes(self, updates: Iterable[Update]) -> int:
-        """Of these, each blob once."""
+        """Return the bytes of these updates, each blob once."""
         return sum({update.blob.digest: update.blob.num_bytes for update in updates}.values())
 
     def hear(self, news: News) -> list[Action]:
-        """Fetch what of `news` is not here yet."""
+        """Fetch the missing bytes of `news`."""
         updates = self._missing(news)
         if not updates:
             return []
@@ -56,8 +62,10 @@ class Incoming:
         return self.get((update.blob for update in updates), _snapshots(updates))
 
     def take(self, latest: float = math.inf) -> list[Action] | None:
-        """Take the oldest in that leads no further than to the `latest` version that may be, as soon as it can be; None
-        when it does not follow on what the replica has."""
+        """Take in the oldest update in the queue, up to version `latest`, once its bytes are here.
+
+        None when it does not follow the replica's version.
+        """
         while self.queue and not self.updating:
             place, news = 0, self.queue[0]
             if news.updates[-1].version > latest:
@@ -79,36 +87,38 @@ class Incoming:
         return []
 
     def updated(self, version: int) -> int:
-        """What was to be taken in has been, and led to `version`, -1 for a void replica: the version that it has."""
+        """Record the end of taking in, which led to `version`, -1 for a void replica, and return the version."""
         self.have, self.updating, self._void = -1 if self._void else version, False, False
         return self.have
 
     def compare(self, version: int, digest: str | None) -> None:
-        """The replica is void unless it leads to this newest version of another controller. Deltas between say so by
-        their own digests."""
+        """Void the replica unless it leads to this newest version of another controller.
+
+        The digests of deltas in between check that themselves.
+        """
         if self.updating:
             self._void = True
         elif self.have > version or (self.have == version and self._digest != digest):
             self.have = -1
 
     def get_back(self, updates: Iterable[Update]) -> list[Action]:
-        """Fetch what the task that waits takes back."""
+        """Fetch the deltas that the waiting task undoes."""
         undone = list(updates)
         self.back, self._to_undo = frozenset(update.blob.digest for update in undone), self.num_bytes(undone)
         return self.get(update.blob for update in undone)
 
     def started(self) -> list[Action]:
-        """The task that waited has what it takes back."""
+        """Record that the waiting task has the deltas that it undoes."""
         self._undone = self._to_undo if self.back else 0
         taken, self.back = self.back, frozenset()
         return self._again(taken)
 
     def ended(self) -> None:
-        """The task that ran needs nothing any more."""
+        """Record that the running task has ended."""
         self._undone = 0
 
     def _again(self, taken: Collection[str]) -> list[Action]:
-        """Fetch what the queue lacks now: equal deltas are one blob, and gone once taken."""
+        """Fetch what the queue lacks now: equal deltas are one blob, which is dropped once taken."""
         if not self.queue or not taken:
             return []
         later = [update for news in self.queue for update in news.updates]
@@ -116,29 +126,32 @@ class Incoming:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is on its way, or is taken in."""
+        """Return whether a version is on its way, or is taken in."""
         return bool(self.needs or self.queue or self.updating)
 
     def forget_task(self) -> list[Action]:
-        """No task waits any more."""
+        """Drop the waiting task's needs."""
         queued = {update.blob.digest for news in self.queue for update in news.updates}
         useless, self.back = self.back - queued, frozenset()
         self.needs &= queued
         return [Forget(useless)] if useless else []
 
     def forget(self) -> list[Action]:
-        """Nothing waits any more."""
+        """Drop the whole queue."""
         digests = self.needs | self.back | {update.blob.digest for news in self.queue for update in news.updates}
         self.queue, self.needs, self.back = [], set(), frozenset()
         return [Forget(frozenset(digests))] if digests else []
 
     def _missing(self, news: News) -> tuple[Update, ...]:
-        """What of `news` the replica lacks. A snapshot may lead back, to a controller that has lost versions."""
+        """Return the updates of `news` that the replica lacks.
+
+        A snapshot may lead back, to a controller that has lost versions.
+        """
         if not news.updates or news.updates[-1].version == self.have:
             return ()
         return tuple(update for update in news.updates if update.kind == "snapshot" or update.version > self.have)
 
 
 def _snapshots(updates: Iterable[Update]) -> set[str]:
-    """The digests of those that are snapshots."""
+    """Return the digests of those that are snapshots."""
     return {update.blob.digest for update in updates if update.kind == "snapshot"}

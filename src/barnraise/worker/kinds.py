@@ -1,6 +1,6 @@
-"""How each kind of task is carried out; `tasks` and `runtime` do the rest alike for all.
+"""The execution of each kind of task; `tasks` and `runtime` treat all kinds alike.
 
-A kind is a function here that makes a task's result with what the executor has, and a line in `RUN`.
+A kind is a function here that makes a task's result with the executor, and a line in `RUN`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 OnStep = Callable[[int], None]
 Fetched = Callable[[Blob], Buffer]
 Run = Callable[["TaskExecutor", Any, Fetched, OnStep], AnyResult | None]
-"""Carry a task out, with what it undoes `fetched`, and say of each step how many there are by now; None when nothing
-can be made of it."""
+"""Carries a task out, with the deltas it undoes `fetched`; `on_step` is called with the number of steps. None: no
+result."""
 
 
 def _train(executor: TaskExecutor, task: Train, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
@@ -39,8 +39,11 @@ def _flush(executor: TaskExecutor, task: Flush, fetched: Fetched, on_step: OnSte
 
 
 def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
-    """The replica stays at the task's base until this is done, as the task is exact. Where the version cannot be had,
-    the finding has no steps: the work is given back."""
+    """Measure the loss of a version on held-out rows.
+
+    The replica stays at the task's base until this is done, as the task is exact. Where the version is not available,
+    the finding has no steps: the work is given back.
+    """
     import torch
 
     from barnraise.data.shards import labels
@@ -54,7 +57,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     except (PayloadError, torch.OutOfMemoryError):
         nothing = time.monotonic() - began
         return Finding(assignment=task.id, base=task.version, steps=0, loss=0.0, seconds=nothing, weight=0)
-    few = trainer.rows_at_once(executor.dataset.meta.context) or size  # of a batch, where memory is short
+    few = trainer.rows_at_once(executor.dataset.meta.context) or size  # rows of a batch, where memory is short
     starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
     some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
     labelled = ((rows.astype(np.int64), labels(rows, executor.dataset.meta)) for rows in some)
@@ -67,7 +70,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
         on_step(steps)
         executor.rest(began, busy)
         if executor.cut.is_set() and steps < task.steps:
-            steps = 0  # a part of it is no answer
+            steps = 0  # a partial measurement is no answer
             break
     mean, seconds = total / weight if weight else 0.0, time.monotonic() - began
     return Finding(assignment=task.id, base=task.version, steps=steps, loss=mean, seconds=seconds, weight=weight)

@@ -1,4 +1,4 @@
-"""On what terms an owner lends a machine: how much memory and disk, for how long, for which kinds of work."""
+"""The terms on which an owner lends a machine: memory and disk, duration, and kinds of work."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from barnraise.core.types import KINDS, Flush, Train, name_of
 from barnraise.core.units import duration_text
 
 CHOICES = tuple(name for name in KINDS if name != name_of(Flush))
-"""Kinds of work to choose from. Handing in what is left over belongs to training."""
+"""Kinds of work to choose from. Submitting the residual belongs to training."""
 
 MAX_DISK = "10GB"
-"""What a machine that joins lends of its disk, unless its owner says otherwise."""
+"""Default limit of a joining machine's disk space."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -25,8 +25,11 @@ _LONGEST_HOURS = 24.0 * 365
 
 @dataclass(frozen=True)
 class LendingTerms:
-    """`memory_bytes` that the run may take (0: what is free), `seconds` for which it may stay (0: as long as it lasts),
-    the `kinds` of tasks that it may ask for, and `disk_bytes` for its files (0: as many as it has)."""
+    """The terms of a lent machine.
+
+    `memory_bytes` that the run may take (0: all free), `seconds` for which it may stay (0: the whole run), the `kinds`
+    of tasks that it may ask for, and `disk_bytes` for its files (0: no limit).
+    """
 
     memory_bytes: int = 0
     seconds: float = 0.0
@@ -35,7 +38,7 @@ class LendingTerms:
 
     @property
     def over(self) -> str:
-        """What is said once the time is up."""
+        """Return the message once the time is up."""
         return f"its owner lends the machine for {duration_text(self.seconds)}, which are over"
 
 
@@ -47,8 +50,10 @@ def terms_of(
     max_disk: str = "",
     now: datetime | None = None,
 ) -> LendingTerms:
-    """The terms as they are written: "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this
-    machine's clock), kinds with commas between. Empty or None: no limit. InputError that names what cannot be read.
+    """Parse the terms as users write them.
+
+    "4GB" or "512MiB", hours, a time of day as "08:00" (the next one, of this machine's clock), kinds with commas
+    between. Empty or None: no limit. InputError that names the malformed one.
 
     >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
     LendingTerms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'), disk_bytes=0)

@@ -1,4 +1,4 @@
-"""What a worker's memory, and its owner's terms, allow of a task: it is looked at before anything of it is fetched."""
+"""Checks of a task against a worker's memory, and its owner's terms, before anything is fetched."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from barnraise.core.types import KINDS, Audit, Blob, Evaluate, Task, Train, name
 from barnraise.core.units import bytes_text
 
 ROW_BYTES, BATCH_BYTES, TOKEN_BYTES = 48, 256, 16
-"""Memory that making batches takes: of each row its place and length, while they are sorted; of each batch its record;
-of each token of the batch in hand its id and label, int64."""
+"""Memory for making batches: for each row its place and length, while they are sorted; for each batch its record; for
+each token of the current batch its id and label, int64."""
 
 LEAST_BYTES = 32 << 20
-"""Bytes for the rows of a task that there are in any case: 600,000 rows in batches of 32."""
+"""Bytes for the rows of a task that are always allowed: 600,000 rows in batches of 32."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """`fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches
-    of a task may take `batches` bytes. Of the files with rows, `lengths` are the tokens of a row in each: rows of up to
-    `longest` can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept.
+    """The limits of a worker's memory and disk.
+
+    `fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches of
+    a task may take `batches` bytes. `lengths` are the tokens of a row in each file with rows: rows of up to `longest`
+    can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept.
     """
 
     fetched: float = math.inf
@@ -32,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True):
     disk: float = math.inf
 
     def refusal(self, task: Task) -> str:
-        """Why the memory of this machine is too small for the task; "" when it is not."""
+        """Return why the memory of this machine is too small for the task; "" when it is not."""
         length = max((self.lengths[rows.shard] for rows in task.rows if rows.shard < len(self.lengths)), default=0)
         longest = self.longest_measured if isinstance(task, Evaluate) else self.longest
         if length > longest:
@@ -46,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
         return ""
 
     def too_many_files(self, files: Sequence[Blob], tasks: Iterable[Task]) -> str:
-        """Why the disk that is lent is too small for the files, of all `files`, whose rows these tasks read."""
+        """Return why the lent disk is too small for those of `files` whose rows these tasks read."""
         needed = sum(files[shard].num_bytes for shard in {rows.shard for task in tasks for rows in task.rows})
         if needed <= self.disk:
             return ""
@@ -64,7 +66,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def unlent(task: Task, kinds: tuple[str, ...]) -> str:
-    """Why the owner's terms keep this worker from the task, which may be of these `kinds`; "" when they do not."""
+    """Return why the owner's terms exclude the task, which may be of these `kinds`; "" when they do not."""
     kind = name_of(type(task))
     if kind in kinds:
         return ""

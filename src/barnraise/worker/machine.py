@@ -1,8 +1,8 @@
-"""A worker as a state machine: events in, actions out. No clock, socket, file or tensor.
+"""A worker as a state machine: events in, actions out.
 
-It keeps one task running, at most one more waiting, and at most two finished ones unanswered. Silence from the
-controller is answered with `Hello` until it speaks again; whatever has no answer is sent again. Its parts: `Contact`
-(who is there), `Tasks` (what is done), `Incoming` (versions) and `Outgoing` (results).
+No clock, socket, file or tensor. It keeps one task running, at most one more waiting, and at most two finished ones
+unanswered. Silence of the controller is answered with `Hello` until it speaks again; unanswered messages are sent
+again. Its parts: `Contact` (the connection), `Tasks` (the work), `Incoming` (versions) and `Outgoing` (results).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from barnraise.worker.outgoing import Outgoing
 from barnraise.worker.tasks import Tasks
 
 MOST_FAILURES = 3
-"""After so many failed tasks, one after the other, the worker goes."""
+"""Consecutive failed tasks after which the worker leaves."""
 
 NOT_FINITE = (
     f"{DIVERGED}: {MOST_FAILURES} tasks in a row ended in numbers that are not finite; "
@@ -60,8 +60,11 @@ NOT_FINITE = (
 
 
 class Worker:
-    """One worker of one run. `session` tells this process from an earlier one of the same name; `kinds` of tasks are
-    what it takes on. `ends` is when its owner wants it back, in the machine's time."""
+    """One worker of one run.
+
+    `session` tells this process from an earlier one of the same name; `kinds` of tasks are those it accepts. `ends` is
+    the time at which its owner wants it back, on the machine's clock.
+    """
 
     def __init__(
         self,
@@ -74,16 +77,16 @@ class Worker:
         self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello, kinds)
         self.ends = math.inf
         self.leaving, self.leaving_since = "", math.inf
-        self.quit = self.over = False  # whether it is done, and whether the run is
+        self.quit = self.over = False  # whether the worker is done, and whether the run is
 
     @property
     def ready(self) -> bool:
-        """Whether model and data are there."""
+        """Return whether model and data are ready."""
         return self.tasks.files is not None
 
     @property
     def deadline(self) -> float:
-        """When the machine wants a `Tick`, in its own time."""
+        """Return when the machine needs a `Tick`, on its own clock."""
         if self.quit:
             return math.inf
         contact = self.contact
@@ -101,7 +104,7 @@ class Worker:
         return [self._hello(now)]
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """What to do about `event` at `now` seconds."""
+        """Return the actions for `event` at `now` seconds."""
         if self.quit:
             return []
         actions = _HANDLE[type(event)](self, event, now)
@@ -114,7 +117,7 @@ class Worker:
     # The connection
 
     def _hello(self, now: float) -> Action:
-        """Greet: say what is held, and what can be done."""
+        """Greet, with the state and the kinds of tasks."""
         self.tasks.greeting()
         number, pending = self.contact.greet(), tuple(self.outgoing.pending)
         held = self.incoming.have, pending, self.tasks.held
@@ -139,7 +142,7 @@ class Worker:
         return [*given_up, *overdue, beat]
 
     def _measured(self, event: Measured, now: float) -> list[Action]:
-        """Tell how the machine does."""
+        """Send the machine's load to the controller."""
         if not self.contact.greeted:
             return []
         lead = self.tasks.lead
@@ -172,7 +175,7 @@ class Worker:
         self.over = message.final
         return [Quit(message.reason, message.final, refusal=message.refusal)]
 
-    # Getting ready
+    # Preparation
 
     def _fetched(self, event: Fetched, now: float) -> list[Action]:
         welcome = self.contact.welcome
@@ -196,7 +199,7 @@ class Worker:
     # Results
 
     def _failed(self, event: TaskFailed, now: float) -> list[Action]:
-        """There is nothing to hand in: the Hello says so."""
+        """Record that there is no result; the Hello says so."""
         self.tasks.failed()
         if self.tasks.failures == MOST_FAILURES:
             return self._leave_requested(LeaveRequested(NOT_FINITE), now)
@@ -259,4 +262,4 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
 }
 
 MakeWorker = Callable[[int, NodeProfile, tuple[str, ...]], Worker]
-"""The machine of a process: its session, what the machine is, and the kinds of tasks that it takes on."""
+"""Makes the machine of a process from its session, the hardware's profile, and the accepted kinds of tasks."""

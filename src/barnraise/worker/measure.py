@@ -1,7 +1,7 @@
-"""What a worker learns of its link from how long its own transfers take. Pure functions of a report.
+"""Measurements of a worker's link from the times of its own transfers.
 
-A transfer that takes little longer than a round trip says only that the link is at least so fast; a longer one says
-how fast it is. Rates are bytes a second, times seconds.
+Pure functions of a report. A transfer that takes little longer than a round trip says only that the link is at least so
+fast; a longer one measures its speed. Rates are bytes a second, times seconds.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ SMOOTHING = 0.5
 """Weight of the newest rate."""
 
 CREEP = 0.1
-"""Share of the way by which a round trip that was longer than the shortest one lifts it."""
+"""Share of the way by which a longer round trip raises the shortest one."""
 
 FEWEST = 16_384
-"""Bytes of a transfer that says how fast a line is. Fewer fit into the first window of TCP (RFC 6928: ten segments) and
-arrive at once, so they say only that the line is at least so fast."""
+"""Bytes of a transfer that measures a line's speed. Fewer fit into the first window of TCP (RFC 6928: ten segments) and
+arrive at once, so they only give a lower bound."""
 
 RESOLUTION = 1e-6
-"""Seconds by which a round trip that is no news differs at most."""
+"""Seconds by which two round trips count as equal."""
 
 
 def round_trip(link: LinkReport, seconds: float) -> LinkReport:
-    """A small message came back after `seconds`: near the shortest seen, and slowly up when the link has changed."""
+    """Record the round trip of a small message: near the shortest seen, and slowly up when the link has changed."""
     known = link.round_trip
     if seconds < 0.0 or abs(seconds - known) < RESOLUTION:
         return link
@@ -33,17 +33,17 @@ def round_trip(link: LinkReport, seconds: float) -> LinkReport:
 
 
 def uploaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
-    """A payload of `num_bytes` was acknowledged `seconds` after it was begun."""
+    """Record a payload of `num_bytes` that was acknowledged `seconds` after it was begun."""
     return replace(link, up=_rate(link.up, num_bytes, seconds, link.round_trip))
 
 
 def downloaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
-    """Blobs of `num_bytes` in all came `seconds` after they were asked for."""
+    """Record blobs of `num_bytes` in all that came `seconds` after their request."""
     return replace(link, down=_rate(link.down, num_bytes, seconds, link.round_trip))
 
 
 def _rate(known: float, num_bytes: int, seconds: float, round_trip: float) -> float:
-    if seconds <= 0.0 or num_bytes <= 0 or seconds < round_trip:  # it was at hand: nothing crossed the link
+    if seconds <= 0.0 or num_bytes <= 0 or seconds < round_trip:  # it was here already: nothing crossed the link
         return known
     sample = num_bytes / max(seconds - round_trip, 0.1 * seconds)
     if num_bytes < FEWEST or seconds < 2.0 * round_trip:

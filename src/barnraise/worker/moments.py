@@ -1,8 +1,8 @@
-"""What a worker's optimizer knows, kept on its disk from one process to the next.
+"""A worker's optimizer moments, kept on its disk from one process to the next.
 
-AdamW without its moments takes steps of several times the usual length: a worker that starts again would set the model
-back. The residual of error feedback is not kept: what it holds is handed in when a worker leaves, and a copy from
-before would count again what was sent since.
+AdamW without its moments takes steps of several times the usual length: a restarted worker would set the model back.
+The residual of error feedback is not kept: it is submitted when a worker leaves, and an old copy would count updates
+again that were sent since.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from barnraise.core.text import printable
 from barnraise.training.local import LocalTrainer
 
 INTERVAL = 30.0
-"""Seconds between two times that they are written, at least."""
+"""Seconds between two writes, at least."""
 
 COST = 0.02
-"""Share of the time that writing them may take."""
+"""Share of the time that writing may take."""
 
 HEADER_BYTES = 1 << 16
 
 
 class Moments:
-    """One file, for one worker of one run: `owner` says of which (run, node, model ...), and no other's is used.
+    """The file of one worker's moments in one run; `owner` identifies both (run, node, model ...).
 
-    Not thread-safe: for the training thread, between two tasks. What goes wrong is said, and harms no training.
+    Files of other owners are not used. Not thread-safe: for the training thread, between two tasks. Errors are
+    reported, and do not interrupt training.
     """
 
     def __init__(self, path: Path, owner: Mapping[str, str], say: Callable[[str], None]) -> None:
@@ -43,7 +44,7 @@ class Moments:
         self._due = -math.inf
 
     def restore(self, trainer: LocalTrainer) -> bool:
-        """Let `trainer` go on with what is kept; False when nothing is, or not its own, or not whole."""
+        """Load the moments into `trainer`; False when there are none, or they are damaged or another owner's."""
         if not self.path.exists():
             return False
         try:
@@ -55,12 +56,12 @@ class Moments:
         return not trouble
 
     def keep_if_due(self, trainer: LocalTrainer) -> None:
-        """`keep`, if the last time is long enough ago."""
+        """Call `keep`, if the last time is long enough ago."""
         if time.monotonic() >= self._due:
             self.keep(trainer)
 
     def keep(self, trainer: LocalTrainer) -> None:
-        """Write what `trainer` knows, whole or not at all."""
+        """Write the moments of `trainer` atomically."""
         moments = {name: tensor.contiguous() for name, tensor in trainer.moments().items()}
         if not moments:
             return

@@ -1,4 +1,4 @@
-"""What a worker is started with, and what it ends with."""
+"""The options and the outcome of a worker's process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from barnraise.transport.links.link import Link
 from barnraise.worker.lending import LendingTerms, terms_of
 
 REASON = 1000
-"""Letters of a reason that are told."""
+"""Characters of a reason that are sent."""
 
 
 @dataclass(frozen=True)
 class Means:
-    """What a worker works with on its machine, by the names that `workers` entries and `join` have for it.
+    """The means of a worker on its machine, named as in `workers` entries and `join`.
 
-    `threads` compute. `precision` is of this worker alone, None for the run's. `slowdown` s makes each second of
-    training take s + 1, `link` is emulated, and `attack` is what it does instead of what it is told, as a run file has
-    it (trials; nobody joins with one). The others are the owner's terms, as `lending.terms_of` reads them.
+    `threads` compute. `precision` is that of this worker alone, None for the run's. `slowdown` s makes each second of
+    training take s + 1, `link` is emulated, and `attack` is the run file's misbehaviour (for trials; `join` has none).
+    The others are the owner's terms, as `lending.terms_of` reads them.
     """
 
     device: str = "cpu"
@@ -43,14 +43,16 @@ class Means:
         self.lent()
 
     def lent(self) -> LendingTerms:
-        """The owner's terms, from now on; InputError where they cannot be read."""
+        """Return the owner's terms, from now on; InputError where they are malformed."""
         return terms_of(self.max_memory, self.hours, self.until, self.only, self.max_disk)
 
 
 class Given(TypedDict, total=False):
-    """What somebody who joins may say of it: `device` is a torch device, `threads` those that compute (all cores unless
-    given), `precision` the autocast type instead of the run's, and `slowdown`, for trials, seconds to idle after each
-    second of training. The others are on what terms the machine is lent, as `barnraise join` has them.
+    """The options of a joining machine.
+
+    `device` is a torch device, `threads` those that compute (all cores unless given), `precision` the autocast type
+    instead of the run's, and `slowdown`, for trials, seconds to idle after each second of training. The others are the
+    terms of lending, as `barnraise join` has them.
     """
 
     device: str
@@ -66,12 +68,12 @@ class Given(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class WorkerOptions:
-    """Where the controller is, who this worker is, and what it works with.
+    """The controller's address, the worker's identity, and its means.
 
-    `uri` is one address, or two with a space between, the second for a network that does not let the first through.
-    With an `invite` the worker enrols first; without one its key is on the ledger already (a local worker).
-    `former` are those that `keys` take the place of, if this worker is known by them. `cache` holds token shards
-    between runs, `moments` is the file of the optimizer's, None to keep none.
+    `uri` is one address, or two with a space between, the second for a network that blocks the first. With an `invite`
+    the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
+    `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
+    the optimizer's, None to keep none.
     """
 
     uri: str
@@ -87,8 +89,11 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Why a worker stopped; `final` when nothing is left to do (else the run may go on without it). `left`: its owner
-    wanted it back, and it may come again. `refusal` is what the controller said beside its reason (`Stop.refusal`)."""
+    """The outcome of a worker: why it stopped, and whether it may continue.
+
+    `final`: nothing is left to do (else the run may continue without it). `left`: its owner wanted it back, and it may
+    return. `refusal` is the controller's code beside its reason (`Stop.refusal`).
+    """
 
     reason: str
     final: bool

@@ -1,4 +1,4 @@
-"""Results on their way to the controller: offered, payloads uploaded one at a time, kept until they are answered."""
+"""Results on their way to the controller: offered, payloads uploaded one at a time, kept until answered."""
 
 from __future__ import annotations
 
@@ -9,28 +9,36 @@ from barnraise.worker import measure
 from barnraise.worker.actions import Action, CancelUpload, Offer, Send, Settle, Upload
 
 OFFER_PATIENCE = 15.0
-"""Seconds after which what was offered and has no answer is offered again: a message may have been lost."""
+"""Seconds after which an unanswered offer is repeated: a message may have been lost."""
 
 UPLOAD_PATIENCE = 45.0
-"""The same for a payload that was asked for, beyond what its bytes take at a quarter of the link's rate; the controller
-has given it up by then, or judged it."""
+"""The same for a requested payload, beyond the time of its bytes at a quarter of the link's rate.
+
+The controller has given it up by then, or judged it.
+"""
 
 SLOWER, SLOWEST = 4.0, 10_000.0
-"""That quarter; and bytes a second that are counted on at least."""
+"""That quarter; and the least bytes a second that are assumed."""
 
 
 class Outgoing:
-    """`pending` have no answer yet, the oldest first; `newest` is the last update handed in, answered or not."""
+    """Unanswered results, and the last update.
+
+    `pending` have no answer yet, the oldest first; `newest` is the last submitted update, answered or not.
+    """
 
     def __init__(self) -> None:
         self.pending: dict[int, AnyResult] = {}
         self.newest = 0
         self._uploading: int | None = None  # the contribution whose payload is on its way
-        self._sent: dict[int, tuple[float, int]] = {}  # of payloads on their way: since when, how many bytes
+        self._sent: dict[int, tuple[float, int]] = {}  # payloads on their way: start time, bytes
         self._offered_at = 0.0
 
     def add(self, result: AnyResult, now: float) -> list[Action]:
-        """A task is done: offer what came of it. A small payload goes along."""
+        """Offer the result of a task.
+
+        A small payload is attached.
+        """
         self.keep(result)
         self._offered_at = now
         if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
@@ -39,24 +47,25 @@ class Outgoing:
 
     @property
     def uploading(self) -> bool:
-        """Whether a payload is on its way."""
+        """Return whether a payload is on its way."""
         return self._uploading is not None
 
     def keep(self, result: AnyResult) -> None:
-        """The same while nobody listens: the next `greeted` offers it."""
+        """Keep a result while there is no connection: the next `greeted` offers it."""
         self.pending[result.assignment] = result
         if isinstance(result, Contribution):
             self.newest = result.assignment
 
     def again(self, now: float) -> list[Action]:
-        """Offer all that has no answer; how much of it is there already, the controller knows."""
+        """Offer all unanswered results; the controller knows which bytes it has."""
         self._offered_at = now
         return [Send(OfferMessage(result)) for result in self.pending.values()]
 
     def overdue(self, now: float, link: LinkReport) -> list[Action]:
-        """The same, when neither an answer nor a `SendPayload` has come for long.
+        """Repeat offers without an answer or a `SendPayload` for long.
 
-        Nor has anything come after the last byte of a payload, which depends on the link."""
+        Nor has an answer come after the last byte of a payload, which depends on the link.
+        """
         patience, since = OFFER_PATIENCE, self._offered_at
         if self._uploading is not None:
             began, num_bytes = self._sent.get(self._uploading, (now, 0))
@@ -64,12 +73,15 @@ class Outgoing:
         return self.again(now) if self.pending and now - since > patience else []
 
     def greeted(self, now: float) -> list[Action]:
-        """A connection stands anew: what was under way on the one before is lost."""
+        """Repeat offers on a new connection: transfers on the one before are lost."""
         self._sent.clear()
         return [*self._cancel(self._uploading), *self.again(now)]
 
     def go(self, message: SendPayload, now: float) -> list[Action]:
-        """The controller wants a payload from some byte on. One at a time: its newest word counts."""
+        """Upload the requested payload from some byte on.
+
+        One at a time: the controller's last request counts.
+        """
         contribution = self.pending.get(message.assignment)
         if not isinstance(contribution, Contribution) or message.offset >= contribution.payload.num_bytes:
             return []
@@ -78,14 +90,14 @@ class Outgoing:
         return [Upload(contribution, message.offset)]
 
     def arrived(self, assignment: int, link: LinkReport, now: float) -> tuple[list[Action], LinkReport]:
-        """The controller has its payload, and judges it later: what follows says nothing of the link."""
+        """Record that the controller has the whole payload: later messages say nothing about the link."""
         began, num_bytes = self._sent.pop(assignment, (now, 0))
         return self._cancel(assignment), measure.uploaded(link, num_bytes, now - began)
 
     def answered(
         self, assignment: int, accepted: bool, link: LinkReport, now: float
     ) -> tuple[list[Action], LinkReport]:
-        """The controller has judged it; with that comes what its upload says of the link."""
+        """Record the controller's verdict, and what its upload measures of the link."""
         if self.pending.pop(assignment, None) is None:
             return [], link
         began, num_bytes = self._sent.pop(assignment, (now, 0))
@@ -94,7 +106,7 @@ class Outgoing:
         return [*self._cancel(assignment), Settle(assignment, accepted)], link
 
     def forget(self, assignment: int) -> list[Action]:
-        """It is not wanted any more."""
+        """Drop a result that is not wanted any more."""
         if self.pending.pop(assignment, None) is None:
             return []
         self._sent.pop(assignment, None)

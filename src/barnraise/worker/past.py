@@ -16,18 +16,20 @@ from barnraise.worker.replica import Fetched, Replica
 
 
 class Versions(Protocol):
-    """Where work that is done again gets the versions of its transcript from."""
+    """A source of the versions that repeated work needs."""
 
     def at(self, version: int) -> Tensor:
-        """The parameters of that version, float32 [size]."""
+        """Return the parameters of that version, float32 [size]."""
 
     def movement(self, version: int) -> Tensor:
-        """What led to that version from the one before, float32 [size]."""
+        """Return the difference between that version and the one before, float32 [size]."""
 
 
 class Past:
-    """The versions before the one that `published` is at, as far back as `updates`, the oldest first, lead; as they
-    were but for rounding."""
+    """The versions before the one of `published`, as far back as `updates` lead.
+
+    `updates` are in order, the oldest first; the versions are exact but for rounding.
+    """
 
     def __init__(self, published: Replica, version: int, updates: Sequence[Update], fetched: Fetched) -> None:
         if any(update.kind != "delta" for update in updates):
@@ -37,8 +39,10 @@ class Past:
         self._version, self._parameters = version, published.copy()
 
     def at(self, version: int) -> Tensor:
-        """The parameters of that version, float32 [size], which are the caller's. Raises PayloadError when it cannot be
-        reached."""
+        """Return the parameters of that version, float32 [size], as a copy for the caller.
+
+        Raises PayloadError when it cannot be reached.
+        """
         while self._version > version:
             self._move(self._version, np.subtract)
             self._version -= 1
@@ -48,7 +52,7 @@ class Past:
         return self._parameters.clone()
 
     def movement(self, version: int) -> Tensor:
-        """What led to that version, float32 [size]."""
+        """Return the movement that led to that version, float32 [size]."""
         moved = torch.zeros_like(self._parameters)
         self._published.decode(self._update(version), self._fetched, [moved], np.add)
         return moved
@@ -65,8 +69,8 @@ class Past:
 class Perturbed:
     """The `versions`, with each element changed by a `share` of itself, up or down at random.
 
-    The signs are drawn by `seed`, and are the same in all versions: what leads from one version to the next stays what
-    it is but for that share.
+    The signs are drawn by `seed`, and are the same in all versions: the difference of two versions changes only by that
+    share.
     """
 
     def __init__(self, versions: Versions, share: float, seed: int) -> None:

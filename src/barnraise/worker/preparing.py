@@ -1,5 +1,8 @@
-"""What a worker does between the controller's welcome and its first task: it fetches what describes model and data, has
-the executor built, and measures the machine. All that takes long is done on the training thread."""
+"""The steps of a worker between the controller's welcome and its first task.
+
+It fetches the descriptions of model and data, has the executor built, and measures the machine. All long work is on the
+training thread.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,15 @@ if TYPE_CHECKING:
 
 
 NET_BYTES, THREAD_BYTES = 256 << 20, 16 << 20
-"""Memory beyond what is lent at which the process fails rather than take more: for the allocator and the transport, and
-for each thread. Tasks are refused long before."""
+"""Memory beyond the lent amount at which the process fails rather than take more: for the allocator and the transport,
+and for each thread. Tasks are refused long before."""
 
 
 def memory_net(means: Means) -> AbstractContextManager[None]:
-    """What keeps the process to the memory that its owner lends, should the estimates be wrong. Only where it computes
-    on the CPU: drivers of accelerators reserve what they never use."""
+    """Limit the process to the memory that its owner lends, in case the estimates are wrong.
+
+    Only where it computes on the CPU: drivers of accelerators reserve memory that they never use.
+    """
     lent = means.lent().memory_bytes
     if not lent or means.device != "cpu":
         return nullcontext()
@@ -46,8 +51,10 @@ def memory_net(means: Means) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Shell:
-    """What preparing needs of the runtime: `get` fetches a blob that no task names, `in_training` calls a function on
-    the training thread."""
+    """The runtime's functions for preparation.
+
+    `get` fetches a blob that no task names, `in_training` calls a function on the training thread.
+    """
 
     options: WorkerOptions
     build: BuildExecutor
@@ -69,8 +76,10 @@ class Ready:
 async def prepare(
     shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
 ) -> Ready:
-    """From the manifest's `content` to a worker that can train, on a machine of this `profile`. Raises RunFailedError,
-    ModelError, DataError and WireError where it cannot."""
+    """Prepare a worker from the manifest's `content`, on a machine of this `profile`.
+
+    Raises RunFailedError, ModelError, DataError and WireError where it cannot train.
+    """
     options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
     manifest: Manifest = await in_training(partial(Manifest.decode, content))
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)
@@ -89,7 +98,7 @@ async def prepare(
     fetcher.limit = max(fetcher.limit, 8 * manifest.num_parameters + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
     moments, disk = None, options.means.lent().disk_bytes or math.inf
-    kept = 2 * 2 * FLOAT * manifest.num_parameters  # the moments, and the same again while they are written
+    kept = 2 * 2 * FLOAT * manifest.num_parameters  # the moments, and their copy while they are written
     if options.moments is not None and not settings.stateless and kept <= disk / 2:
         disk -= kept
         moments = await in_training(

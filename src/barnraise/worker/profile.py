@@ -1,4 +1,4 @@
-"""What this machine is, before its training speed is measured."""
+"""The profile of this machine, before its training speed is measured."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from barnraise.core.types import NodeProfile
 from barnraise.models.memory import PROCESS_BYTES, available_bytes
 
 LEAST = 1 << 20
-"""Bytes of the smallest room that is told of: 0 would say that nobody knows."""
+"""Smallest reported memory in bytes: 0 would mean that it is not known."""
 
 
 def machine_profile(device: str, lent_bytes: int = 0) -> NodeProfile:
-    """Memory, cores and the device's name; rates are 0, "not measured". The memory is what rows may take: what is free
-    now, less what this process has yet to load, and no more than is lent, unless that is 0; of an accelerator what is
-    free of its own. The worker itself trains by the same number, so that it can do what it is given."""
+    """Return memory, cores and the device's name; rates are 0, "not measured".
+
+    The memory is that for rows: the free memory, less what this process has yet to load, at most the lent amount,
+    unless that is 0; of an accelerator its own free memory. The worker itself trains by the same number, so that it can
+    do the tasks it is given.
+    """
     require(device)
     name, own = device, 0
     free = max(LEAST, available_bytes() - max(0, PROCESS_BYTES - psutil.Process().memory_info().rss))

@@ -1,4 +1,4 @@
-"""One moment of a worker, for the person whose machine it is: what it does, what it has done, what it waits for."""
+"""A snapshot of a worker's progress for the machine's owner: its activity, results and waiting times."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ DOING = {
     Audit: "doing another node's work again to check it",
     Flush: "handing in what compression had left out",
 }
-"""What a worker does with a task of each kind."""
+"""A phrase for a worker's activity, by kind of task."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """`doing` is a phrase. `seconds`, `answers` and bytes are since the process began. `tokens_per_second` is that of
-    the last task. `silent` are seconds without a word of the controller, 0 while it keeps to its heartbeat. `epoch` is
-    that of the controller, 0 before it is known: it rises when the controller is started again, or a standby takes
-    over. `left` are seconds for which the machine is still lent, inf without an end."""
+    """A worker's progress at one moment.
+
+    `doing` is a phrase. `seconds`, `answers` and bytes are since the process began. `tokens_per_second` is that of the
+    last task. `silent` are seconds without a message of the controller, 0 while it keeps to its heartbeat. `epoch` is
+    that of the controller, 0 before it is known: it rises when the controller restarts, or a standby takes over. `left`
+    are seconds for which the machine is still lent, inf without an end.
+    """
 
     doing: str
     seconds: float
@@ -40,14 +43,14 @@ class Progress:
     left: float
 
     def as_json(self) -> dict[str, Any]:
-        """The same by name, for a program to read; times in whole seconds, no `left` without an end."""
+        """Return the same by name, for programs; times in whole seconds, no `left` without an end."""
         told = asdict(self)
         told |= told.pop("answers") | {"seconds": round(self.seconds), "silent": round(self.silent)}
         return told | {"left": None if self.left == math.inf else round(self.left)}
 
 
 def progress(worker: Worker, *, began: float, now: float, step: int, bytes_up: int, bytes_down: int) -> Progress:
-    """The moment of `worker` at `now`, whose process began at `began`; `step` is that of the task that runs."""
+    """Return the progress of `worker` at `now`, whose process began at `began`; `step` is the running task's."""
     contact = worker.contact
     heard = now - contact.last_heard
     silent = heard if contact.welcome is not None and heard > contact.lease else 0.0
@@ -88,8 +91,10 @@ def _doing(worker: Worker, step: int, silent: float) -> str:
 
 
 def notices(before: Progress | None, now: Progress) -> Iterator[str]:
-    """What a person should hear of between two moments: that the controller was lost, is back, or is another; and the
-    reason of a refusal."""
+    """Yield the events between two moments for the owner.
+
+    The controller was lost, is back, or is another; and the reason of a refusal.
+    """
     silent = before.silent if before is not None else 0.0
     if now.silent and not silent:
         yield f"nothing heard from the controller for {duration_text(now.silent)}: this machine keeps trying"
@@ -104,7 +109,7 @@ def notices(before: Progress | None, now: Progress) -> Iterator[str]:
 
 
 def line(now: Progress) -> str:
-    """The moment on one line.
+    """Return the progress on one line.
 
     >>> answers = Answers(accepted=3, tokens=12_000, steps=12)
     >>> line(Progress("training (task 9, step 2 of 4)", 60.0, answers, 450.0, 2000, 90_000, 0.0, 1, 3600.0))
@@ -117,7 +122,7 @@ def line(now: Progress) -> str:
 
 
 def summary(now: Progress) -> str:
-    """What the machine did for the run, at the end."""
+    """Return a summary of the machine's work for the run."""
     done = ", ".join([*_done(now.answers), count_text(now.answers.steps, "step")])
     sent = f"{bytes_text(now.bytes_up)} sent, {bytes_text(now.bytes_down)} received"
     return f"this machine did {done}; {sent}, in {duration_text(now.seconds)}"

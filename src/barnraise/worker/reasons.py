@@ -1,4 +1,4 @@
-"""Why a worker stops: in words for its owner, and in words for the controller, which may know no paths."""
+"""Reasons why a worker stops: for its owner, and for the controller, which may know no paths."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from barnraise.worker.shortage import shortage
 _QUOTED = r"""(?P<quote>['"])(?:[A-Za-z]:)?[/\\][^'"\n]*(?P=quote)"""
 _BARE = r"""(?<![\w<:/\\.])(?:[A-Za-z]:\\|~?/)[^\s'",;()]+"""
 _PATH = re.compile(f"{_QUOTED}|{_BARE}")
-"""A quoted absolute path, or one without blanks. Addresses as zmq://host are none."""
+"""A quoted absolute path, or one without blanks. Addresses such as zmq://host do not match."""
 
 
 def reason_of(error: BaseException) -> str:
-    """What broke, for the owner of the machine."""
+    """Return the error's description for the owner of the machine."""
     if isinstance(error, BarnraiseError):
         return str(error)
     return shortage(error) or f"{type(error).__name__}: {error}"
 
 
 def without_paths(text: str, folders: Iterable[Path]) -> str:
-    """`text` as a controller may read it: a file in one of the `folders` by its name, any other path as <path>.
+    """Return `text` for the controller: a file in one of the `folders` by its name, any other path as <path>.
 
     >>> without_paths("/srv/ann/train.bin is short; [Errno 2] No such file: '/opt/my run/y'", [Path("/srv/ann")])
     'train.bin is short; [Errno 2] No such file: <path>'

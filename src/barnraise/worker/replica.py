@@ -1,8 +1,8 @@
 """A worker's copy of the published parameters, which follows the versions.
 
 One thread calls `update`, another one trains; they meet here, under a lock that is held for a pass over the parameters.
-The copy is checked against the version's digest after every update. What is done to each element is done in chunks, by
-as many threads as torch has.
+The copy is checked against the version's digest after every update. Elementwise work is done in chunks, by as many
+threads as torch has.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ Fetched = Callable[[Blob], Buffer]
 
 
 class Replica:
-    """`size` parameters at the newest `version` that came. Deltas are in `codec`; with `follows` it also adds up how
-    far they moved the parameters: since that was forgotten last, or with `last` the newest of them alone."""
+    """The parameters, `size` of them, at the newest received `version`.
+
+    Deltas are in `codec`; with `follows` it also adds up their movement of the parameters: since that was last
+    forgotten, or with `last` that of the newest alone.
+    """
 
     def __init__(self, size: int, codec: Codec, *, follows: bool, last: bool = False) -> None:
         self.parameters, self.version = torch.zeros(size), -1
         self.lock = threading.Lock()
-        self.merged, self.share, self.moved = 0, 1.0, False  # as `update` said last, and whether that is to be taken in
-        self.movement: Tensor | None = None  # of the versions, over the last `steps` of this worker's steps
+        self.merged, self.share, self.moved = 0, 1.0, False  # from the last `update`, and whether it is to be taken in
+        self.movement: Tensor | None = None  # sum over the versions, during the last `steps` of this worker's steps
         self.steps = 0
         self.codec, self._follows, self._last = codec, follows, last
         self._crew = Crew(torch.get_num_threads())
@@ -61,32 +64,38 @@ class Replica:
         return self.version
 
     def copy(self) -> Tensor:
-        """Its parameters, float32 [size]."""
+        """Return a copy of its parameters, float32 [size]."""
         with self.lock:
             return self.parameters.clone()
 
     def decode(self, update: Update, fetched: Fetched, vectors: Sequence[Tensor], move: Callable[..., Array]) -> None:
-        """`move` these vectors, float32 [size], by a delta. Raises PayloadError."""
+        """Move these vectors, float32 [size], by a delta with `move`.
+
+        Raises PayloadError.
+        """
         covered = slice_of(update.parameters)
         self._decode(fetched(update.blob), [vector[covered].numpy() for vector in vectors], move)
 
     def forget_movement(self) -> None:
-        """What the versions moved from here on is another movement."""
+        """Start a new sum of the versions' movement."""
         self.movement, self.steps = None, 0
 
     def _load(self, snapshot: Buffer) -> None:
-        """Be what the snapshot says. One that was downloaded becomes the replica, without a copy."""
+        """Set the parameters to a snapshot.
+
+        A downloaded one becomes the replica, without a copy.
+        """
         needed = raw(self.parameters).nbytes
         if len(snapshot) != needed:
             raise PayloadError(f"snapshot has {len(snapshot)} bytes, but the model needs {needed}")
         if isinstance(snapshot, bytearray):
             self.parameters = torch.frombuffer(snapshot, dtype=torch.float32)
-        else:  # it came along with a message, and belongs to that
+        else:  # it came with a message, which owns its memory
             np.copyto(self.parameters.numpy(), np.frombuffer(snapshot, "<f4"))
         self.forget_movement()
 
     def _follow(self, delta: Buffer, covered: slice) -> None:
-        """The parameters, and what the versions' movement is told by, move by what the delta decodes to."""
+        """Apply a delta to the parameters, and to the vectors that measure the versions' movement."""
         if self._last and self.movement is not None:
             self.movement.zero_()
         if self._follows and self.movement is None:
@@ -95,8 +104,10 @@ class Replica:
         self._decode(delta, [vector[covered].numpy() for vector in moving], np.add)
 
     def _decode(self, delta: Buffer, moving: Sequence[Array], move: Callable[..., Array]) -> None:
-        """`move` each of the vectors by what the delta decodes to. What decodes to zero counts too: a zero may have a
-        sign."""
+        """Apply `move` to each of the vectors with the decoded delta.
+
+        Decoded zeros count too: a zero may have a sign.
+        """
         size = moving[0].size
         reader = self.codec.open(delta, size)
 
@@ -110,5 +121,5 @@ class Replica:
 
 
 def slice_of(parameters: ParameterRange | None) -> slice:
-    """The range as a slice of the flat vector; None is all of it."""
+    """Return the range as a slice of the flat vector; None is all of it."""
     return slice(None) if parameters is None else slice(parameters.start, parameters.stop)

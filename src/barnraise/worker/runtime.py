@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
 
 LINGER = 1.0
-"""Seconds for what is still to be sent when the worker stops."""
+"""Seconds for unsent messages when the worker stops."""
 
 
 class WorkerRuntime:
-    """Runs one worker until the run is over, it is asked to leave, or it is told to go.
+    """Runs one worker until the run is over, it is asked to leave, or the controller stops it.
 
-    `build` makes what carries out its tasks, once the model is known. `show` is given its progress, twice a second.
+    `build` makes the executor of its tasks, once the model is known. `show` is given its progress, twice a second.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WorkerRuntime:
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
-        self._num_lost = 0  # messages that could not be read
+        self._num_lost = 0  # messages that were malformed
         self._training = ThreadPoolExecutor(1, "train", initializer=yield_to_others)
         self._updating = ThreadPoolExecutor(1, "update")
         self._background: set[asyncio.Task[None]] = set()
@@ -102,13 +102,13 @@ class WorkerRuntime:
 
     @property
     def executor(self) -> TaskExecutor:
-        """What carries out the tasks, once it is built: what the machine wants of it comes after that."""
+        """Return the executor of the tasks, once it is built: the machine's requests come after that."""
         assert self._built is not None
         return self._built
 
     def leave(self, reason: str) -> None:
-        """Ask the worker to hand in what it has and go. For the event loop's thread (a signal handler)."""
-        if not self._working:  # there is nothing to hand in yet
+        """Ask the worker to submit its results and leave. For the event loop's thread (a signal handler)."""
+        if not self._working:  # there are no results yet
             self.outcome = Outcome(reason, final=True, left=True)
         if self._enrolling is not None:
             self._enrolling.cancel()
@@ -117,7 +117,7 @@ class WorkerRuntime:
         self.inbox.put_nowait(ev.LeaveRequested(reason))
 
     async def run(self) -> Outcome:
-        """Work. Raises InviteError when the controller lets this machine in no more, AddressError, and bugs."""
+        """Run the worker to its end; raises InviteError when it is not admitted, AddressError, and bugs."""
         self._loop = asyncio.get_running_loop()
         if self.lent.seconds:
             self.machine.ends = time.monotonic() + self.lent.seconds
@@ -167,12 +167,12 @@ class WorkerRuntime:
                 await self._turn()
             except BarnraiseError as error:
                 self._fail(error)
-        with contextlib.suppress(TimeoutError):  # the sender may have ended, the controller may be gone
+        with contextlib.suppress(TimeoutError):  # the sender may have ended, the controller may be lost
             await asyncio.wait_for(self.outbox.join(), LINGER)
         sender.cancel()
 
     async def _turn(self) -> None:
-        """Handle what has happened, or a tick when nothing did until the deadline."""
+        """Handle the waiting events, or a tick when there were none until the deadline."""
         due = min(self.machine.deadline, self.fetcher.deadline())
         wait = None if due == math.inf else max(0.0, due - time.monotonic())
         try:
@@ -204,7 +204,7 @@ class WorkerRuntime:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """A thread or task of ours broke: stop, and say why, here and to the controller."""
+        """Stop after an error of a thread or task, and report it here and to the controller."""
         reason = reason_of(error)
         self._end(reason, final=False)
         folders = self.options.cache, self.options.cache.parent, Path.home()
@@ -212,7 +212,7 @@ class WorkerRuntime:
         self.inbox.put_nowait(ev.Tick())
 
     def _end(self, reason: str, final: bool, *, left: bool = False, refusal: str = "") -> None:
-        """`reason` may be the controller's words, or quote them."""
+        """End the run; `reason` may be the controller's words, or quote them."""
         self.outcome = Outcome(printable(reason, REASON), final, left, refusal)
 
     # The connection
@@ -231,7 +231,7 @@ class WorkerRuntime:
             self._request_chunks()
 
     def _lose(self, error: WireError) -> None:
-        """A message that cannot be read is lost; that is said once."""
+        """Drop a malformed message; that is reported once."""
         if not self._num_lost:
             self.say(f"a message from the controller is passed over: {printable(str(error))}")
         self._num_lost += 1
@@ -280,12 +280,12 @@ class WorkerRuntime:
         result = action.result
         if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
             data = self.executor.payloads[result.assignment].data
-            self._spawn(self._send_whole(result, data))  # bulk: nothing small may wait behind it
+            self._spawn(self._send_whole(result, data))  # bulk: small messages must not wait behind it
         else:
             self.outbox.put_nowait(Offer(result))
 
     def _upload(self, action: act.Upload) -> None:
-        """There is one uploader: what it did before is worth nothing any more."""
+        """Replace the one uploader by another: its earlier work is void."""
         self._cancel_upload(act.CancelUpload())
         data = self.executor.payloads[action.contribution.assignment].data
         self._uploader = self._spawn(self._send_chunks(action.contribution, data, action.offset))
@@ -327,14 +327,14 @@ class WorkerRuntime:
     def _apply_updates(self, action: act.ApplyUpdates) -> None:
         fetched = self.fetcher.take_all(action.news.updates)
         if fetched is None:
-            self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will do
+            self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will be requested
             return
         self._run(self._updating, lambda: ev.Updated(self.executor.update(action.news, fetched)))
 
     def _start_task(self, action: act.StartTask) -> None:
         task, run = action.task, RUN[type(action.task)]
         fetched = self.fetcher.take_all(task.undoes)
-        if fetched is None:  # it names what can never be at hand
+        if fetched is None:  # it names a blob that can never be available
             self.inbox.put_nowait(ev.TaskFailed(task.id))
             return
         self.executor.cut.clear()

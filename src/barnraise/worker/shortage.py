@@ -1,15 +1,15 @@
-"""What to tell the owner of a machine that has run out of memory: libraries say so in many words, or in other ones."""
+"""The message for the owner of a machine that has run out of memory, from libraries' various errors."""
 
 from __future__ import annotations
 
 import errno
 
 _WORDS = ("can't start new thread", "can't allocate memory", "not enough memory", "out of memory", "std::bad_alloc")
-"""What errors say that mean a lack of memory: a thread needs some for its stack."""
+"""Parts of errors that mean a lack of memory: a thread needs some for its stack."""
 
 
 def shortage(error: BaseException) -> str:
-    """What is wrong and what to do, if an error means that memory is used up; else "".
+    """Return the cause and the remedy, if an error means that memory is used up; else "".
 
     >>> shortage(ValueError("no")), shortage(MemoryError())[:42]
     ('', 'this machine has no memory left for the ru')

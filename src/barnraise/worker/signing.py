@@ -1,4 +1,4 @@
-"""A worker's word for what it hands in."""
+"""The signature of a worker's contributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnraise.worker.options import WorkerOptions
 
 
 def vouched(result: AnyResult, welcome: Welcome | None, options: WorkerOptions) -> AnyResult:
-    """`result` with this worker's signature, if it is a contribution to the run that it was welcomed in."""
+    """Return `result` with this worker's signature, if it is a contribution to the run that it was welcomed in."""
     if welcome is None or not isinstance(result, Contribution):
         return result
     return signed(RunId(welcome.run, options.server_key), welcome.node, result, options.keys.signer)

@@ -1,8 +1,8 @@
-"""What happens to an update on its way out of a worker, one stage after the other.
+"""Stages through which an update leaves a worker, one after the other.
 
-Each stage takes its turn `forward`, from the steps that were taken to the bytes that are sent, and then, in reverse, is
-told what was `sent`: a stage that holds something back knows by then how much that is. A stage that comes between the
-steps and the wire is a class here and a line in `update_path.UpdatePath`.
+Each stage runs `forward`, from the steps that were taken to the bytes that are sent, and then, in reverse, is told the
+`sent` update: a stage that keeps a part knows by then how much that is. A stage between the steps and the wire is a
+class here and a line in `update_path.UpdatePath`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core.threads import Crew, spans
 
 MARGIN = 1.0 - 2.0**-20
-"""To how much of its limit an update is scaled that is above it: float32 rounds, and codecs round further."""
+"""Factor of its limit to which a longer update is scaled: float32 rounds, and codecs round further."""
 
 MOST_TRIES = 30
 """Times that an update is scaled again because its codec had rounded it up beyond the limit."""
@@ -25,9 +25,9 @@ MOST_TRIES = 30
 
 @dataclass
 class Draft:
-    """An update of `version` on its way: `vector` (float32 [d]) starts as where the task began and is overwritten.
+    """An update of `version` on its way: `vector` (float32 [d]) starts as the task's start and is overwritten.
 
-    Of it the range `covered` is sent, as `encoded` by `codec`.
+    Its range `covered` is sent, as `encoded` by `codec`.
     """
 
     vector: Tensor
@@ -39,22 +39,28 @@ class Draft:
     encoded: Encoded | None = None
 
     def encode(self) -> Encoded:
-        """Write what is sent. Raises PayloadError when it is not finite."""
+        """Encode the sent range.
+
+        Raises PayloadError when it is not finite.
+        """
         self.encoded = self.codec.encode(self.vector[self.covered], self.version)
         return self.encoded
 
 
 class WorkerStage:
-    """One stage. A subclass overrides what concerns it."""
+    """Base class of stages.
+
+    A subclass overrides the methods that it needs.
+    """
 
     def forward(self, update: Draft) -> None:
-        """Its turn."""
+        """Apply the stage to an update."""
 
     def sent(self, update: Draft) -> None:
-        """The update is as it will be sent."""
+        """Handle the update as it will be sent."""
 
     def refused(self, encoded: Encoded, codec: Codec, covered: slice) -> None:
-        """It was sent in vain."""
+        """Handle the refusal of a sent update."""
 
 
 class Difference(WorkerStage):
@@ -67,7 +73,7 @@ class Difference(WorkerStage):
         begin, reached = update.vector.numpy(), update.end.numpy()
 
         def subtract(span: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
                 np.subtract(begin[span], reached[span], out=begin[span])
                 begin[span] *= np.float32(update.scale)
 
@@ -75,7 +81,7 @@ class Difference(WorkerStage):
 
 
 class Feedback(WorkerStage):
-    """What was left out before comes along, and what is left out now is kept."""
+    """Adds the parts that were left out before, and keeps those that are left out now."""
 
     def __init__(self, feedback: ErrorFeedback) -> None:
         self.feedback = feedback
@@ -92,17 +98,18 @@ class Feedback(WorkerStage):
 
 
 class Encode(WorkerStage):
-    """The codec chooses what is sent, and writes it."""
+    """Lets the codec choose and write the sent elements."""
 
     def forward(self, update: Draft) -> None:
         update.encode()
 
 
 class Clip(WorkerStage):
-    """Scale an update down until what is *sent*, as it decodes, has an L2 norm of at most `limit`.
+    """Scales an update down until the *sent* update, as it decodes, has an L2 norm of at most `limit`.
 
-    Whatever error feedback brought along, and however the codec rounds: it is the bytes that are measured. What is cut
-    off is gone; kept back, it would come again with the next update, which would be cut in turn, and so grow for ever.
+    That holds for any residual and any rounding of the codec: the bytes are measured. The part that is cut off is
+    dropped; kept in the residual, it would come again with the next update, which would be cut in turn, and so grow
+    forever.
     """
 
     def __init__(self, limit: float, crew: Crew) -> None:

@@ -1,4 +1,4 @@
-"""What a worker has done for the run since its process began, by what its controller answered."""
+"""A worker's work for the run since its process began, by its controller's answers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from barnraise.core.types import AnyResult, AnyTask
 
 @dataclass(frozen=True)
 class Answers:
-    """`accepted` and `refused` contributions, with the `tokens` and `steps` of the accepted ones; `others` are results
-    of other kinds that were accepted, as measurements. `reason` is that of the last refusal."""
+    """Counts of answers, and the work behind them.
+
+    `accepted` and `refused` contributions, with the `tokens` and `steps` of the accepted ones; `others` are accepted
+    results of other kinds, as measurements. `reason` is that of the last refusal.
+    """
 
     accepted: int = 0
     refused: int = 0
@@ -21,12 +24,12 @@ class Answers:
 
     @property
     def count(self) -> int:
-        """All answers."""
+        """Return the number of all answers."""
         return self.accepted + self.refused + self.others
 
 
 class AnswerTally:
-    """Counts `answers`."""
+    """Counts the controller's answers in `answers`."""
 
     def __init__(self) -> None:
         self.answers = Answers()
@@ -34,20 +37,23 @@ class AnswerTally:
 
     @property
     def waiting(self) -> set[int]:
-        """The tasks that have no answer yet."""
+        """Return the tasks that have no answer yet."""
         return set(self._open)
 
     def done(self, task: AnyTask, result: AnyResult) -> None:
-        """A task is done, and waits for its answer."""
+        """Record a finished task, which waits for its answer."""
         tokens = round(task.effort * result.steps / max(1, task.steps)) if task.trains else 0
         self._open[task.id] = task.trains, tokens, result.steps
 
     def dropped(self, assignment: int) -> None:
-        """Nothing of this task will be answered."""
+        """Forget a task that will not be answered."""
         self._open.pop(assignment, None)
 
     def answered(self, assignment: int, accepted: bool, reason: str) -> None:
-        """The controller has judged it. A second answer changes nothing."""
+        """Record the controller's verdict.
+
+        A second answer changes nothing.
+        """
         found = self._open.pop(assignment, None)
         if found is None:
             return

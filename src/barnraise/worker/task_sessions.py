@@ -24,42 +24,42 @@ from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
 
 class TaskSession:
-    """One task after the other. The versions are those of `published`, the steps those of `trainer`."""
+    """One task after the other, with the versions of `published` and the steps of `trainer`."""
 
-    transcript: Transcript | None = None  # of the task that ran last
+    transcript: Transcript | None = None  # that of the last task
 
     def __init__(self, published: Replica, trainer: LocalTrainer) -> None:
         self.published, self.trainer = published, trainer
 
     def begin(self, task: Train) -> None:
-        """Have the trainer ready for the first step."""
+        """Prepare the trainer for the first step."""
         raise NotImplementedError
 
     def take_in(self, task: Train, step: int) -> None:
-        """Go on from the newest version after so many steps, if it is another."""
+        """Continue from the newest version after `step` steps, if it is another."""
 
     def end(self) -> tuple[Tensor, Tensor]:
-        """What the update is the difference of, float32 [size]; the first one may be overwritten."""
+        """Return the two vectors whose difference is the update, float32 [size]; the first may be overwritten."""
         raise NotImplementedError
 
     def failed(self, steps: int) -> None:
-        """Nothing came of the task, of which so many steps were taken."""
+        """Handle a task that failed after `steps` steps."""
 
     def sent(self, number: int, update: SentUpdate) -> None:
-        """The update of assignment `number` is on its way."""
+        """Record that the update of assignment `number` is on its way."""
 
     def settled(self, number: int, accepted: bool) -> None:
-        """The controller has answered, or will not."""
+        """Record that the controller has answered, or will not."""
 
 
 class StatefulSession(TaskSession):
-    """A worker's own: it goes on from where its last task led, with its moments.
+    """The session of a stateful worker: it continues from the end of its last task, with its moments.
 
-    A worker is at the newest version and what of its own work that lacks: the residual, as far as it keeps it, what it
-    has handed in, and what it has done since `start`, these two weighted as they will be once they are merged (Kale et
-    al. 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of a round,
-    too). A lone worker trains on as if it had never handed anything in. `merge_lerp` of where it was stays (Douillard
-    et al. 2025, "Streaming DiLoCo", section 2.3).
+    A worker is at the newest version plus its own work that the version lacks: the residual, as far as it keeps it, its
+    submitted updates, and the steps since `start`, these two weighted as they will be once they are merged (Kale et al.
+    2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo"; here in the midst of a round, too). A
+    lone worker trains on as if it had never submitted an update. The share `merge_lerp` of its own parameters stays
+    (Douillard et al. 2025, "Streaming DiLoCo", section 2.3).
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class StatefulSession(TaskSession):
     ) -> None:
         super().__init__(published, trainer)
         self.path, self._downlink, self._crew = path, downlink, crew
-        self.start = torch.empty_like(published.parameters)  # of the task that runs
-        self.reached: Tensor | None = None  # where the last task led
-        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version that was seen yet
+        self.start = torch.empty_like(published.parameters)  # parameters at the running task's start
+        self.reached: Tensor | None = None  # parameters at the last task's end
+        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version so far
 
     def begin(self, task: Train) -> None:
         with self.published.lock:
@@ -95,7 +95,7 @@ class StatefulSession(TaskSession):
         return self.start, self.reached
 
     def failed(self, steps: int) -> None:
-        """Moments that led astray are lost; those of steps that were not taken are as good as before."""
+        """Drop moments that led astray; those of steps that were not taken stay valid."""
         self.reached = None
         if steps:
             self.trainer.forget()
@@ -108,15 +108,17 @@ class StatefulSession(TaskSession):
             self.unmerged.pop(number, None)
 
     def _take_in(self, parameters: Tensor, task: Train) -> None:
-        """Move `parameters`, which the task that began at `start` has led to, to the newest version, if there is
-        one."""
+        """Move `parameters` to the newest version, if there is one.
+
+        The task that began at `start` has led to them.
+        """
         published = self.published
         with published.lock:
             if not published.moved:
                 return
             published.moved = False
             movement, steps = published.movement, published.steps
-            if 2 * steps >= task.local_steps and movement is not None:  # else too few to tell a speed by
+            if 2 * steps >= task.local_steps and movement is not None:  # else too few to measure a speed
                 if published.share < 1.0:  # a lone worker's momentum is the fleet's
                     self.trainer.follow(movement, steps, task.learning_rate, self._downlink.version_momentum)
                 published.forget_movement()
@@ -124,7 +126,7 @@ class StatefulSession(TaskSession):
             self._merge(parameters, [payload.opened(len(parameters)) for payload in self.unmerged.values()])
 
     def _merge(self, parameters: Tensor, unmerged: Sequence[Opened]) -> None:
-        """`_take_in`, by all threads."""
+        """Run `_take_in` by all threads."""
         replica, share = self.published.parameters, self.published.share
 
         def merge(span: slice) -> None:
@@ -143,7 +145,7 @@ class StatefulSession(TaskSession):
 
 
 class StatelessSession(TaskSession):
-    """Stateless: each task begins at the newest version that is here, with what that says of the moments."""
+    """A stateless session: each task begins at the newest version that is here, with its published moments."""
 
     def __init__(self, published: Replica, trainer: LocalTrainer, once: Repeatable) -> None:
         super().__init__(published, trainer)
@@ -174,7 +176,7 @@ class StatelessSession(TaskSession):
 
 
 class StatefulReplay(TaskSession):
-    """Somebody else's task of a stateful run, as a worker without a past would do it: no version is taken in."""
+    """Repeats another node's stateful task as a worker without state: no version is taken in."""
 
     def __init__(self, published: Replica, trainer: LocalTrainer, versions: Versions) -> None:
         super().__init__(published, trainer)
@@ -191,7 +193,7 @@ class StatefulReplay(TaskSession):
 
 
 class StatelessReplay(TaskSession):
-    """A stateless task, as `transcript` says that it went."""
+    """Repeats a stateless task by its `transcript`."""
 
     def __init__(
         self,

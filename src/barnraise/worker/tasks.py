@@ -1,7 +1,7 @@
-"""The tasks of a worker: at most one running and one waiting, asked for, made ready, started, and what came of them.
+"""The tasks of a worker: at most one running and one waiting, from the request to the result.
 
-With overlap the next task is asked for when the running one is nearly done, early enough that rows and updates are at
-hand when it ends; and versions are watched for, which the running task takes in.
+With overlap the next task is requested when the running one is nearly done, early enough that rows and updates are here
+when it ends; and the worker subscribes to versions, which the running task takes in.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ from barnraise.worker.tally import AnswerTally
 Greet = Callable[[float], Action]
 
 ASK_PATIENCE = 30.0
-"""Seconds without anything to do after which a worker that has asked for a task greets anew, and what an answer takes
-on its line: its question, or the task that was the answer, or the version that the task is about, may have been
-lost."""
+"""Seconds without work after which a worker that has asked for a task greets again, and the time of an answer on its
+line: its question, or the task that was the answer, or the version that the task is about, may have been lost."""
 
 REMEMBERED = 64
-"""Assignments that a worker would know again."""
+"""Assignments that a worker recognises when they come again."""
 
 
 @dataclass
 class Running:
-    """A task under way. `near`: it is time to ask for the next. `dropped`: it is somebody else's by now."""
+    """A task that the executor runs.
+
+    `near`: it is time to ask for the next. `dropped`: another node has it now.
+    """
 
     task: AnyTask
     near: bool
@@ -44,8 +46,11 @@ class Running:
 
 
 class Tasks:
-    """`greet` tells the controller what is held, when that is not what it must think. `kinds` of tasks are taken,
-    within the `limits` of the machine. `failures` are the tasks that failed since one did not."""
+    """The tasks of a worker within its terms.
+
+    `greet` tells the controller what is held, when it may believe otherwise. `kinds` of tasks are accepted, within the
+    `limits` of the machine. `failures` counts consecutive failed tasks.
+    """
 
     def __init__(
         self,
@@ -57,37 +62,40 @@ class Tasks:
     ) -> None:
         self.contact, self.incoming, self.outgoing, self._greet = contact, incoming, outgoing, greet
         self._kinds, self.limits = kinds, Limits()
-        self.files: tuple[Blob, ...] | None = None  # that hold rows, once they are known: token shards, held-out rows
+        self.files: tuple[Blob, ...] | None = None  # files with rows, once they are known: token shards, held-out rows
         self.running: Running | None = None
         self.waiting: AnyTask | None = None
         self.leaving = False
         self.failures = 0
         self.lead, self.tally = Lead(), AnswerTally()
         self.watching = False
-        self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever became of them
+        self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever their outcome
         self._asked_at = self._taken_at = math.inf
         self._busy_at = 0.0
-        self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and what has come of them
+        self._fetched_at, self._fetched_bytes = 0.0, 0  # since when blobs are on their way, and their bytes so far
 
     @property
     def held(self) -> tuple[int, ...]:
-        """The assignments that it works on, or will."""
+        """Return the assignments that it works on, or will."""
         running = self.running.task.id if self.running is not None and not self.running.dropped else None
         waiting = self.waiting.id if self.waiting is not None else None
         return tuple(number for number in (running, waiting) if number is not None)
 
     @property
     def _open(self) -> bool:
-        """Whether tasks and versions are taken."""
+        """Return whether tasks and versions are accepted."""
         return self.files is not None and self.contact.greeted and not self.leaving
 
     def greeting(self) -> None:
-        """What was asked for on the connection before will not come."""
+        """Drop the requests on the connection before."""
         self._asked_at = math.inf
 
     def another_controller(self, welcome: Welcome, now: float) -> list[Action]:
-        """Go on under a controller of another term. It may lack the newest rows of the ledger, and gives their numbers
-        to other assignments and versions: numbers that it has not given yet are not known again."""
+        """Continue under a controller of another term.
+
+        It may lack the newest rows of the ledger, and gives their numbers to other assignments and versions: numbers
+        that it has not given yet are forgotten.
+        """
         forgotten = [action for assignment in welcome.forget for action in self._forget(assignment)]
         kept = {*self.outgoing.pending, *self.held}
         known = [number for number in self._taken if number <= welcome.assigned or number in kept]
@@ -99,17 +107,20 @@ class Tasks:
         return forgotten + self.give_up()  # the next greeting says what is left
 
     def welcomed(self, forget: tuple[int, ...], now: float) -> list[Action]:
-        """A connection stands anew. What it says of assignments that are somebody else's by now is done."""
+        """Continue on a new connection.
+
+        `forget` are assignments that other nodes have now.
+        """
         self.watching = False
         actions = [action for assignment in forget for action in self._forget(assignment)]
         return actions + self.outgoing.greeted(now) + self._bring_up_to_date(now)
 
     def done_elsewhere(self, assignment: int, now: float) -> list[Action]:
-        """Somebody else was faster."""
+        """Drop an assignment that another node finished first."""
         return self._forget(assignment) + self._bring_up_to_date(now)
 
     def _forget(self, assignment: int) -> list[Action]:
-        """It is somebody else's by now."""
+        """Drop an assignment that another node has now."""
         if assignment in self.outgoing.pending:
             self.tally.dropped(assignment)
             return self.outgoing.forget(assignment)
@@ -120,18 +131,18 @@ class Tasks:
             return [self._drop(self.running)]
         return []
 
-    # What comes
+    # Incoming messages
 
     def assign(self, message: Assign, now: float) -> list[Action]:
         task = message.task
         if task.id in self._taken:
-            return []  # the message has come twice: what was done once is not done again
+            return []  # the message has come before: it is not done again
         if refusal := unlent(task, self._kinds):
             return self._refuse(task, refusal, now)
         if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
-            return [self._greet(now)]  # one too many (a Next came twice): the controller learns what is held
+            return [self._greet(now)]  # one too many (a Next came more than once): the controller learns what is held
         if self.waiting is not None or self.files is None or not self._open:
             return []
         self._take(task, now)
@@ -146,13 +157,13 @@ class Tasks:
         return fetching + self._get_back(now)
 
     def _refuse(self, task: AnyTask, reason: str, now: float) -> list[Action]:
-        """Give back a task that was not taken, and ask for another."""
+        """Give back a task that was not accepted, and ask for another."""
         self._taken.append(task.id)
         self._asked_at = math.inf
         return [self.contact.send(Decline(task.id, reason), now), *self.go_on(now)] if self._open else []
 
     def _start_over(self, news: News) -> list[Action]:
-        """The way to the newest version is longer than what memory has room for: ask for a snapshot instead."""
+        """Ask for a snapshot, since the updates to the newest version exceed the memory."""
         needed, room = self.incoming.num_bytes(news.updates), self.incoming.room
         if all(update.kind == "snapshot" for update in news.updates) and not self.incoming.busy:
             return [Quit(f"a version of {needed:,} bytes is too large for the {room:,.0f} that are left for it", False)]
@@ -160,13 +171,13 @@ class Tasks:
         return self.give_up()
 
     def _preempt(self, task: AnyTask, now: float) -> list[Action]:
-        """A task for which all else is left: as the run ends, what runs goes into the residual that is handed in."""
+        """Start a task for which all others stop: as the run ends, the running one goes into the submitted residual."""
         if not self._open or task.id < max(self._taken, default=0):
-            return []  # of two that are for the end, the later one counts
+            return []  # two tasks of the run's end: the later one counts
         self._take(task, now)
         settled = self.incoming.forget()
         for number, result in list(self.outgoing.pending.items()):
-            if not result.steps:  # a residual, asked for once more: the controller does not wait for it any more
+            if not result.steps:  # a residual, requested once more: the controller does not wait for it any more
                 self.tally.dropped(number)
                 settled += self.outgoing.forget(number)
         if self.running is None:
@@ -182,7 +193,7 @@ class Tasks:
         return CutShort()
 
     def newer(self, message: Newer, now: float) -> list[Action]:
-        """Take a version in, also into the task that runs."""
+        """Take a version in, also into the running task."""
         if not self._open or not self.incoming.has_room(message.news):
             return []  # the next task brings it
         self.watching = False
@@ -194,13 +205,16 @@ class Tasks:
         return self.incoming.hear(news)
 
     def _begin_to_fetch(self, now: float) -> None:
-        """The line's rate is told by what comes from now on, if nothing is on its way yet."""
+        """Start measuring the line's rate, unless a blob is on its way."""
         if not self.incoming.needs:
             self._fetched_at, self._fetched_bytes = now, 0
 
     def fetched(self, event: Fetched, now: float) -> list[Action]:
-        """A blob has come. What was not asked for here (the dataset's description, as the worker prepares) says nothing
-        of the line: nobody knows since when it was on its way."""
+        """Record a blob that has come.
+
+        One that was not requested here (the dataset's description, as the worker prepares) does not measure the line:
+        its start is not known.
+        """
         needs = self.incoming.needs
         if event.digest in needs:
             needs.discard(event.digest)
@@ -215,7 +229,7 @@ class Tasks:
         return self._bring_up_to_date(now)
 
     def _bring_up_to_date(self, now: float) -> list[Action]:
-        """Take in what may be by now, and go on."""
+        """Take in the versions that may be, and continue."""
         self._begin_to_fetch(now)
         actions = self.incoming.take(self._latest)
         if actions is None:
@@ -224,25 +238,25 @@ class Tasks:
 
     @property
     def _latest(self) -> float:
-        """The newest version that may be taken in: what a task is about stays until it is done, whatever comes."""
+        """Return the newest version that may be taken in: an exact task's version stays until it is done."""
         if self.running is not None and self.running.task.exact:
             return -1
         return self.waiting.base if self.waiting is not None and self.waiting.exact else math.inf
 
     def give_up(self) -> list[Action]:
-        """Begin anew, without the task that waits: it is for others, or comes again with a way that works.
+        """Drop the waiting task: other nodes have it, or it comes again with updates that work.
 
-        The next Tick greets, so that whatever keeps failing is tried once a second at most.
+        The next Tick greets, so that a repeated failure is retried once a second at most.
         """
         self.waiting = None
         self._asked_at = math.inf
         self.contact.begin_anew()
         return self.incoming.forget()
 
-    # What is done
+    # Execution
 
     def go_on(self, now: float) -> list[Action]:
-        """Start what waits, ask when there is nothing."""
+        """Start a waiting task, or ask for one."""
         if self._asked_at < math.inf and self._at_hand():
             self.lead.waited(now - self._asked_at)
             self._asked_at = math.inf
@@ -265,7 +279,7 @@ class Tasks:
         return started + (self._ask(now) if self.running.near else [])
 
     def _get_back(self, now: float) -> list[Action]:
-        """Fetch what the task that waits takes back, once the replica is where that leads back from."""
+        """Fetch the deltas that the waiting task undoes, once the replica is at its base."""
         task = self.waiting
         if task is None or not task.undoes or self.incoming.back or self.incoming.have != task.base:
             return []
@@ -274,27 +288,27 @@ class Tasks:
         return self.incoming.get_back(task.undoes)
 
     def _decline(self, task: Task, reason: str, now: float) -> list[Action]:
-        """Give the task that waits back, and ask for another."""
+        """Give the waiting task back, and ask for another."""
         self.waiting, self._asked_at = None, math.inf
         forgotten = self.incoming.forget_task()
         return [*forgotten, self.contact.send(Decline(task.id, reason), now), *self._bring_up_to_date(now)]
 
     def gone(self, digest: str, now: float) -> list[Action]:
-        """A blob that is waited for cannot be had."""
+        """Handle an awaited blob that is not available."""
         wanted = any(update.blob.digest == digest for news in self.incoming.queue for update in news.updates)
         if self.waiting is not None and digest in self.incoming.back and not wanted:
             return self._decline(self.waiting, "a delta that it takes back is not kept any more", now)
         return self.give_up()
 
     def _ask_at(self, task: Task) -> int:
-        """The step after which to ask for the next task."""
+        """Return the step after which to ask for the next task."""
         welcome = self.contact.welcome
         if task.preempts or welcome is None or not welcome.settings.overlap:
             return task.steps + 1
         return self.lead.ask_at(task.steps) if task.toll >= 1.0 else 0
 
     def _at_hand(self) -> bool:
-        """Whether the waiting task could start: its rows are here, and the replica is at its base."""
+        """Return whether the waiting task could start: its rows are here, and the replica is at its base."""
         task = self.waiting
         if task is None or self.files is None or self.incoming.updating:
             return False
@@ -305,7 +319,7 @@ class Tasks:
         return self._is_there(task) and not lacks
 
     def _is_there(self, task: Task) -> bool:
-        """Whether the replica is at the task's base."""
+        """Return whether the replica is at the task's base."""
         return self.incoming.have >= task.base and not self.incoming.updating
 
     def _ask(self, now: float) -> list[Action]:
@@ -315,8 +329,10 @@ class Tasks:
         return [self.contact.send(RequestTask(self.incoming.have, self.contact.link), now)]
 
     def _watch(self, now: float) -> list[Action]:
-        """Ask to be told of the next version: once a task, and on until its own work is in one. No more than that, as a
-        slow node's link is not for every version."""
+        """Subscribe to the next version: once a task, and on until a version has its own work.
+
+        No more than that, as a slow node's link is not for every version.
+        """
         welcome = self.contact.welcome
         overlap = welcome is not None and welcome.settings.overlap
         training = self.running is not None and self.running.task.trains and not self.leaving
@@ -326,13 +342,15 @@ class Tasks:
         return [self.contact.send(Subscribe(self.incoming.have), now)]
 
     def unanswered(self, now: float) -> bool:
-        """Whether there has been nothing to do for long, though a task was asked for; or one that waits for a version
-        which is not on its way. Behind what fills the line an answer takes its time."""
+        """Return whether the worker has had no work for long though it asked for a task.
+
+        Or the waiting task's version is not on its way. Behind other transfers an answer takes its time.
+        """
         if self.running is not None or self.outgoing.uploading or self.incoming.busy:
             self._busy_at = now
             return False
         since = max(self._asked_at if self.waiting is None else self._taken_at, self._busy_at)
-        brought = INLINE_BYTES / max(self.contact.link.down / SLOWER, SLOWEST)  # that may come along with the answer
+        brought = INLINE_BYTES / max(self.contact.link.down / SLOWER, SLOWEST)  # attached to the answer, at most
         return now - since > ASK_PATIENCE + brought and not self._at_hand()
 
     def nearly(self, event: Nearly, now: float) -> list[Action]:
@@ -357,18 +375,18 @@ class Tasks:
         self.tally.done(task, result)
         self.outgoing.keep(result)
         next_ones = self._bring_up_to_date(now)
-        if not self.contact.greeted:  # any more: the Welcome will bring it about
+        if not self.contact.greeted:  # there is no session any more: the Welcome will settle it
             return next_ones
         return self.outgoing.add(result, now) + next_ones
 
     def failed(self) -> None:
-        """Nothing can be made of the task that runs."""
+        """Record that the running task has no result."""
         assert self.running is not None
         self.running = None
         self.incoming.ended()
         self.failures += 1
 
     def leave(self) -> list[Action]:
-        """Take no more; what runs ends with the step in hand."""
+        """Accept no more tasks; the running one ends after the current step."""
         self.leaving, self.waiting = True, None
         return self.incoming.forget() + ([CutShort()] if self.running is not None else [])

@@ -1,4 +1,4 @@
-"""How busy the worker's machine is, about once a minute: psutil, and torch where there is an accelerator."""
+"""The load of the worker's machine, about once a minute: psutil, and torch where there is an accelerator."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from barnraise.core.types import Load
 from barnraise.worker.events import Event, Measured
 
 FIRST, INTERVAL = 10.0, 60.0
-"""Seconds until the first look, and between two."""
+"""Seconds until the first measurement, and between two."""
 
 
 async def watch(device: str, tell: Callable[[Event], None]) -> None:
-    """Tell of the load for as long as the worker lives."""
+    """Report the load for as long as the worker lives."""
     process = psutil.Process()
-    psutil.cpu_percent()  # counts from here
+    psutil.cpu_percent()  # measures from here on
     wait = FIRST
     while True:
         await asyncio.sleep(wait)
@@ -31,7 +31,7 @@ async def watch(device: str, tell: Callable[[Event], None]) -> None:
 
 
 def load_of(process: psutil.Process, device: str) -> Load:
-    """How busy the machine was since the last call, and what `process` takes of it."""
+    """Return the load of the machine since the last call, and the share of `process`."""
     cores = os.cpu_count() or 1
     gpu, gpu_bytes = _accelerator(device)
     average = psutil.getloadavg()[0] / cores
@@ -40,7 +40,7 @@ def load_of(process: psutil.Process, device: str) -> Load:
 
 
 def _accelerator(device: str) -> tuple[float | None, int]:
-    """Share of the time in which it was busy, if that can be had, and bytes of its memory that the worker holds."""
+    """Return the share of time in which it was busy, if known, and the bytes of its memory that the worker holds."""
     torch: Any = sys.modules.get("torch")
     if not device.startswith("cuda") or torch is None:
         return None, 0

@@ -1,4 +1,4 @@
-"""What a worker agrees to: what a controller tells it is looked at before anything is built of it.
+"""Checks of a run's settings and sizes, before a worker builds anything of it.
 
 A run that cannot work here ends with a reason, not with a machine that swaps or a controller that is flooded.
 """
@@ -19,18 +19,18 @@ from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.limits import LEAST_BYTES, Limits
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.01, 1e6
-"""Seconds between heartbeats, or of a lease, that a worker goes along with."""
+"""Seconds between heartbeats, or of a lease, that a worker accepts."""
 
 HOST_VECTORS = 6
-"""Vectors of the model's size that are in main memory whatever the device: see `models.memory.worker`."""
+"""Vectors of the model's size in main memory for any device: see `models.memory.worker`."""
 
 
 SNAPSHOT_EXTRA = 4096
-"""Bytes that a snapshot may have beside its parameters."""
+"""Bytes of a snapshot beside its parameters, at most."""
 
 
 def require_intervals(heartbeat: float, lease: float) -> None:
-    """RunFailedError when no worker could keep to these, or nobody would notice that one does not."""
+    """Raise RunFailedError when no worker could keep these intervals, or a failure would not be noticed."""
     for name, seconds in (("heartbeat", heartbeat), ("lease", lease)):
         if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
             raise RunFailedError(
@@ -40,7 +40,7 @@ def require_intervals(heartbeat: float, lease: float) -> None:
 
 
 def require_size(what: str, blob: Blob, limit: int) -> None:
-    """RunFailedError when the controller names a description of more than `limit` bytes, before any is fetched."""
+    """Raise RunFailedError when the controller names a description of more than `limit` bytes, before the fetch."""
     if blob.num_bytes > limit:
         raise RunFailedError(
             f"the controller's {what} has {blob.num_bytes:,} bytes, but a worker takes {limit:,}; leave this run"
@@ -48,7 +48,10 @@ def require_size(what: str, blob: Blob, limit: int) -> None:
 
 
 def require_settings(settings: WorkerSettings) -> None:
-    """RunFailedError when a worker cannot train so. Codecs are judged where they are made."""
+    """Raise RunFailedError when a worker cannot train with these settings.
+
+    Codecs check their options themselves.
+    """
     inner = settings.inner
     entry = INNER.entries.get(inner.optimizer)
     if entry is None or not entry.known_options <= inner.options.keys():
@@ -62,8 +65,10 @@ def require_settings(settings: WorkerSettings) -> None:
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """What of a run fits into a worker's memory: `tokens` of a batch go through the model at a time (None: as many as
-    an accelerator's own memory takes)."""
+    """The part of a run that fits into a worker's memory.
+
+    `tokens` of a batch pass through the model at a time (None: as many as an accelerator's own memory takes).
+    """
 
     tokens: int | None
     limits: Limits
@@ -78,12 +83,12 @@ def fit(
     *,
     instead: str = memory.REMEDY,
 ) -> MemoryFit:
-    """What fits into `available` bytes with the model: so many tokens of a batch as the longest rows have of which one
-    fits, but no more than a batch has. What the model and these leave is for what is fetched, and for a task's rows.
-    `instead`: what to do where that is too little.
+    """Return what fits into `available` bytes with the model.
 
-    ModelError or RunFailedError when the model cannot be built, does not read the data, or fits with no row. On an
-    accelerator the batch and the trained parameters are in its memory, which says itself when it is too small.
+    The tokens at a time are those of the longest rows of which one fits, but no more than a batch has. The rest is for
+    fetched blobs, and for a task's rows. `instead`: the remedy where that is too little. ModelError or RunFailedError
+    when the model cannot be built, does not read the data, or fits with no row. On an accelerator the batch and the
+    trained parameters are in its memory, which reports itself when it is too small.
     """
     config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
     size = memory.num_parameters(manifest.model)
@@ -118,8 +123,10 @@ def fit(
 
 
 def _limits(spare: int, snapshot: int, meta: Meta, lengths: tuple[int, ...]) -> Limits:
-    """The limits where `spare` bytes are left beside what is trained with, which has room for a snapshot: less a file
-    of rows that arrives, one half is for other versions, the other for the rows of a task."""
+    """Return the limits where `spare` bytes are left beside the training's, which include a snapshot.
+
+    Less a file of rows that arrives, one half is for other versions, the other for the rows of a task.
+    """
     spare = max(0, spare - max(info.bytes for info in meta.row_files()))
     return Limits(fetched=snapshot + spare / 2, batches=max(LEAST_BYTES, spare / 2), lengths=lengths)
 

@@ -1,4 +1,4 @@
-"""From the end of a task to the bytes that are sent: the list of stages that an update goes through."""
+"""The path of an update from the end of a task to the sent bytes: a list of stages."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ class SentUpdate:
     blob: Blob
     encoded: Encoded
     codec: Codec
-    covered: slice  # of the parameters, what it is an update of
+    covered: slice  # range of the parameters that it updates
 
     @property
     def data(self) -> memoryview:
         return self.encoded.payload
 
     def decoded(self) -> Array:
-        """The update that it is, float32."""
+        """Return the decoded update, float32."""
         found = np.empty(self.encoded.size, np.float32)
         self.codec.open(self.encoded, found.size).read(0, found)
         return found
 
     def opened(self, size: int) -> Opened:
-        """Which of `size` parameters it is an update of, and the reader of that update."""
+        """Return the range of `size` parameters that it updates, and the reader of that update."""
         start, stop, _ = self.covered.indices(size)
         return slice(start, stop), self.codec.open(self.encoded, stop - start)
 
 
 class UpdatePath:
-    """One worker's way from parameters to payloads, stage by stage; holds the error-feedback residual.
+    """One worker's path from parameters to payloads, stage by stage; holds the error-feedback residual.
 
-    With `fragments` a contribution is of a range of the parameters, and the residual holds the others' progress.
-    `keep` is the share of the residual that the worker trains on with, so that its own progress does not wait for the
-    wire. `last` is a denser codec for the contribution after which it leaves: what that one leaves out is lost. The
-    `crew` shares what is done to each element; no vector is made on the way but the residual.
+    With `fragments` a contribution is of a range of the parameters, and the residual holds the others' progress. `keep`
+    is the share of the residual that the worker trains on with, so that its own progress does not wait for the wire.
+    `last` is a denser codec for the contribution after which it leaves: the part that one leaves out is lost. The
+    `crew` shares elementwise work; the residual is the only vector that is allocated.
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class UpdatePath:
         ]
 
     def add_kept(self, start: Tensor, span: slice = WHOLE) -> None:
-        """Subtract from `start`, the elements `span` of float32 [d], what this worker has not transmitted yet, as far
-        as it keeps it."""
+        """Subtract the kept share of this worker's residual from `start`.
+
+        `start` is the elements `span` of float32 [d].
+        """
         if self.feedback and self.feedback.residual is not None and self.keep:
             start.sub_(self.feedback.residual[span], alpha=self.keep)
 
@@ -93,9 +95,10 @@ class UpdatePath:
         scale: float = 1.0,
         leaving: bool = False,
     ) -> SentUpdate:
-        """The range `covered` of the pseudo-gradient (start - end) * scale (float32 [d]), an update of `version`.
+        """Encode the range `covered` of the pseudo-gradient (start - end) * scale (float32 [d]).
 
-        `start` is overwritten. What is outside `covered` goes to the residual; `leaving` flushes what is inside.
+        It is an update of `version`. `start` is overwritten. The rest outside `covered` goes to the residual; `leaving`
+        flushes that inside.
         """
         codec = self.last if leaving and self.last and self.feedback else self.codec
         update = Draft(start, end, scale, version, covered, codec)
@@ -107,13 +110,13 @@ class UpdatePath:
         return _named(update.encoded, codec, covered)
 
     def flush(self, size: int) -> SentUpdate:
-        """The residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
+        """Encode the residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
         codec = self.last or self.codec
         encoded = self.feedback.flush(codec) if self.feedback else None
         return _named(encoded or codec.encode(torch.zeros(size)), codec)
 
     def settle(self, payload: SentUpdate, accepted: bool) -> None:
-        """The stages hear of a refused update, the last one first: error feedback takes it back."""
+        """Tell the stages of a refused update, the last one first: error feedback takes it back."""
         if not accepted:
             for stage in reversed(self.stages):
                 stage.refused(payload.encoded, payload.codec, payload.covered)

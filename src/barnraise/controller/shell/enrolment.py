@@ -154,7 +154,7 @@ class Enrolment:
         if self._per_network and book.num_of(network) >= self._per_network:
             raise InviteError(
                 f"{self._per_network} machines of the network {network} came in, and the host lets in no more of one "
-                "(controller.per_network): ask for a place on the host's list of keys"
+                "(trust.per_network): ask for a place on the host's list of keys"
             )
         return network
 

@@ -1,4 +1,4 @@
-"""A standby's own side: it copies a run from its controller, and decides whether it is to take over.
+"""A standby's own side: it copies a run from its controller, and decides when to take over.
 
 Imports no other package of the controller.
 """

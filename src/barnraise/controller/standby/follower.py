@@ -1,8 +1,8 @@
-"""A standby's end of the wire: it pulls rows, payloads and files of a controller into a run directory of its own.
+"""A standby's end of the wire: it pulls rows, payloads and files of a controller into its own run directory.
 
-Rows and payloads go into the copy of the ledger (`ledger.copying`), files where they stand in the controller's folder;
-a checkpoint is put in its place once the copy has the rows that it rests on. Whatever comes is checked: rows must be of
-the ledger's schema and follow on each other, bytes must hash to their names, files go where a run has such files.
+Rows and payloads go into the copy of the ledger (`ledger.copying`), files to the same paths as in the controller's
+folder; a checkpoint is put in its place once the copy has the rows that it depends on. Everything is checked: rows must
+be of the ledger's schema and follow each other, bytes must hash to their names, files go where a run has such files.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ from barnraise.wire.frames import Buffer, decode_to_standby, encode
 from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Chunk, Fetch, Gone, Message, Stop, Term
 
 ANSWER = 1.0
-"""Seconds after which a question without an answer is asked anew, after a new greeting."""
+"""Seconds after which an unanswered question is repeated, after a new greeting."""
 
 SURVEY = 5.0
-"""Seconds between two looks at what files there are."""
+"""Seconds between two surveys of the files."""
 
 AT_ONCE, WINDOW = 4, 4
-"""Files and payloads that are fetched at a time, and chunks that each of them asks for: what a peer's queue holds."""
+"""Files and payloads that are fetched at a time, and chunks that each of them requests: as many as a peer's queue
+holds."""
 
 PATIENCE = 3.0
-"""Seconds without a chunk after which it is asked for again."""
+"""Seconds without a chunk after which it is requested again."""
 
 PIECE_BYTES = 64 << 20
-"""Bytes of payloads from which on rows are put on disk, before those of the next ones are fetched."""
+"""Bytes of payloads from which rows are put on disk, before those of the next ones are fetched."""
 
 TICK = 0.1
 
 MOST_BYTES = 1 << 36
-"""Bytes of a file or payload that are taken."""
+"""Bytes of a file or payload that are accepted, at most."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Applicant:
-    """Who would follow: with which invite and keys, under which name; workers will find it at `uri`."""
+    """The applicant for a standby: its invite, keys and name; workers will find it at `uri`."""
 
     invite: Invite
     keys: Keys
@@ -64,7 +65,7 @@ class Applicant:
     uri: str
 
     def greeting(self, term: Term, after: int = 0, tail: str | None = None) -> list[Buffer]:
-        """The frames of a `Follow`, with a fresh proof that its sender holds the invite."""
+        """Return the frames of a `Follow`, with a fresh proof that its sender holds the invite."""
         invite, nonce = self.invite, secrets.token_hex(32)
         mark = proof(invite.secret, invite.server_key, self.keys.public, self.name, nonce)
         proven = {"token": invite.token, "name": self.name, "nonce": nonce, "proof": mark}
@@ -72,7 +73,7 @@ class Applicant:
 
 
 class _Fetching:
-    """Bytes on their way."""
+    """A download of bytes that is under way."""
 
     def __init__(self, download: Download) -> None:
         self.download = download
@@ -80,7 +81,10 @@ class _Fetching:
         self.moved = asyncio.Event()
 
     def take(self, message: Chunk | Gone, raw: memoryview | None) -> None:
-        """A piece, or that there is none. Bytes that do not hash to their name are as good as none."""
+        """Accept a piece, or the answer that there is none.
+
+        Bytes that do not hash to their name count as none.
+        """
         if self.arrived.done():
             return
         try:
@@ -91,18 +95,18 @@ class _Fetching:
         except WrongDigestError:
             self.arrived.set_result(None)
         except WireError:
-            return  # a piece that came twice, or late
+            return  # a piece that came before, or late
         self.moved.set()
 
     def give_up(self) -> None:
-        """Whoever waits for it waits no longer."""
+        """Release the callers that wait for it."""
         if not self.arrived.done():
             self.arrived.set_exception(TimeoutError())
             self.arrived.exception()
 
 
 def pieces(rows: Sequence[DecodedRow], num_bytes: int) -> Iterator[Sequence[DecodedRow]]:
-    """The rows, in their order, cut so that the payloads of each piece have so many bytes at most, or are one."""
+    """Cut the rows, in order, so that each piece's payloads have at most `num_bytes` bytes, or are one."""
     begin, size = 0, 0
     for end, row in enumerate(rows):
         judged = brought(row)
@@ -116,21 +120,23 @@ def pieces(rows: Sequence[DecodedRow], num_bytes: int) -> Iterator[Sequence[Deco
 
 
 class Follower:
-    """Follows one controller until its run is over, and dials it for as long as it is silent. One event loop, one
-    thread for the disk."""
+    """Follows one controller until its run is over, and dials it for as long as it is silent.
+
+    One event loop, one thread for the disk.
+    """
 
     def __init__(self, connection: Connection, applicant: Applicant, copy: LedgerCopy, files: IncomingFiles) -> None:
         self._connection, self._applicant = connection, applicant
         self.copy, self.files = copy, files
         self.term, self.lease = Term(), 3.0
-        self.newest = 0  # row that the controller has
+        self.newest = 0  # the controller's last row
         self.finished = ""  # why the run is over
         self.in_sync_at = time.monotonic()
         self.silence = 0.0  # seconds for which the controller has not answered
-        self._gap = 0  # the last row whose payload was not there to be had
+        self._gap = 0  # the last row whose payload was not available
         self._waiting: dict[type[Message], asyncio.Future[tuple[Any, memoryview | None]]] = {}
         self._fetching: dict[str, _Fetching] = {}
-        self._unfinished: dict[str, Download] = {}  # which a lost connection cut short
+        self._unfinished: dict[str, Download] = {}  # cut short by a lost connection
         self._places = asyncio.Semaphore(AT_ONCE)
         self._asking = 0
         self.copied_bytes = 0
@@ -139,28 +145,34 @@ class Follower:
 
     @property
     def complete(self) -> bool:
-        """Whether the copy can be resumed: all files are here, and a checkpoint with all payloads that it lacks."""
+        """Return whether the copy can be resumed: all files are here, and a checkpoint with the payloads after it."""
         return bool(self.term.epoch) and self.files.complete and self.files.ledger_id >= self._gap
 
     @property
     def lag(self) -> int:
-        """Rows that the controller has and the copy has not."""
+        """Return the number of rows that the controller has and the copy has not."""
         return max(0, self.newest - self.copy.last_id)
 
     async def greet(self) -> None:
-        """Ask to follow, once. Raises InviteError when the controller refuses, TimeoutError when it is silent."""
+        """Ask to follow, once.
+
+        Raises InviteError when the controller refuses, TimeoutError when it is silent.
+        """
         tail = await self._in_thread(self._tail)
         frames = self._applicant.greeting(self.term, self.copy.last_id, tail)
         answer, _ = await self._ask(frames, Followed)
         if answer.run != self._applicant.invite.run:
             raise InviteError(f"the controller runs '{printable(answer.run)}', but the invite is for another run")
         if answer.term.rank < self.term.rank:
-            raise TimeoutError  # an old controller that came back: whoever took over will end it
+            raise TimeoutError  # an old controller that returned: its successor will end it
         await self._in_thread(lambda: self.copy.follow(answer.term.epoch))
         self.term, self.lease = answer.term, max(answer.lease, ANSWER)
 
     async def follow(self) -> None:
-        """Copy until the run is over (`finished`). Raises InviteError, StorageError, WireError."""
+        """Copy until the run is over (`finished`).
+
+        Raises InviteError, StorageError, WireError.
+        """
         reading, files = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._keep_files())
         copying, time_keeping = asyncio.ensure_future(self._keep_copying()), asyncio.ensure_future(self._keep_time())
         tasks = [reading, files, copying, time_keeping]
@@ -174,7 +186,10 @@ class Follower:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def check(self) -> None:
-        """Whether what was copied is still as it came. Raises CorruptionError, StorageError."""
+        """Check that the copy is unchanged.
+
+        Raises CorruptionError, StorageError.
+        """
         await self._in_thread(self.copy.check)
 
     async def close(self) -> None:
@@ -218,7 +233,7 @@ class Follower:
             self.in_sync_at = time.monotonic()
 
     async def _payloads(self, rows: Sequence[DecodedRow]) -> dict[int, bytes]:
-        """What the contributions among `rows` brought, as far as the controller has it still."""
+        """Fetch the payloads of the contributions among `rows`, as far as the controller still has them."""
         wanted = [(row.id, judged) for row in rows if (judged := brought(row)) is not None]
         blobs = {j.claim.digest: Blob(j.claim.digest, j.claim.num_bytes) for _, j in wanted}
         fetched = dict(zip(blobs, await asyncio.gather(*map(self.fetch, blobs.values())), strict=True))
@@ -232,7 +247,10 @@ class Follower:
         return payloads
 
     async def fetch(self, blob: Blob) -> bytes | None:
-        """The bytes; None when the controller does not keep them. Raises TimeoutError, WireError."""
+        """Fetch bytes; None when the controller does not keep them.
+
+        Raises TimeoutError, WireError.
+        """
         if blob.digest in self._fetching:  # for another contribution of the same bytes
             return await asyncio.shield(self._fetching[blob.digest].arrived)
         download = self._unfinished.pop(blob.digest, None)
@@ -260,14 +278,14 @@ class Follower:
             del self._fetching[blob.digest]
 
     def _keep(self, download: Download) -> None:
-        """It is gone on with when the same bytes are asked for again."""
+        """Keep a partial download, which continues when the same bytes are requested again."""
         download.forget_requests()
         self._unfinished[download.blob.digest] = download
         while len(self._unfinished) > AT_ONCE:
             del self._unfinished[next(iter(self._unfinished))]
 
     async def _keep_files(self) -> None:
-        """Take over what files there are, now and again, and whenever there is a new checkpoint."""
+        """Copy the controller's files, from time to time and whenever there is a new checkpoint."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), SURVEY)
@@ -286,7 +304,7 @@ class Follower:
         await self._settle()
 
     async def _settle(self) -> None:
-        """Put a checkpoint that is here in its place, once the rows that it rests on are here."""
+        """Put a complete checkpoint in its place, once the rows that it depends on are here."""
         unsettled = self.files.unsettled
         while unsettled is not None and self.files.unsettled is unsettled:
             if unsettled.ledger_id <= self.copy.last_id and unsettled.version <= self.copy.newest_made():
@@ -314,7 +332,10 @@ class Follower:
             future.set_result((message, raw))
 
     async def _ask(self, question: Sequence[Buffer], answer: type[Message]) -> tuple[Any, memoryview | None]:
-        """Ask once, and wait for that answer. Raises TimeoutError."""
+        """Ask once, and wait for that answer.
+
+        Raises TimeoutError.
+        """
         future = self._waiting[answer] = asyncio.get_running_loop().create_future()
         connects = self._connection.num_connects
         await self._send(question)
@@ -324,8 +345,10 @@ class Follower:
         await self._until(self._connection.send(frames), -1)
 
     async def _until(self, awaited: Awaitable[Result], connects: int) -> Result:
-        """Wait, for as long as the controller speaks, over the connection that it was asked by (-1: any). Raises
-        TimeoutError."""
+        """Wait, for as long as the controller answers, over the connection of the question (-1: any).
+
+        Raises TimeoutError.
+        """
         task = asyncio.ensure_future(awaited)
         self._asking += 1
         waited = 0.0
@@ -343,8 +366,10 @@ class Follower:
             task.cancel()
 
     async def _keep_time(self) -> None:
-        """Count the seconds of silence while something is asked, tick by tick: a process that was stopped for long, or
-        was busy, has not heard nothing."""
+        """Count the seconds of silence after a question, tick by tick.
+
+        A process that was stopped for long, or was busy, has not measured silence.
+        """
         while not self.finished:
             await asyncio.sleep(TICK)
             self.silence += TICK if self._asking else 0.0

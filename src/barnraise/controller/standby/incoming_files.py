@@ -1,7 +1,7 @@
-"""The files of a run directory that is a standby's copy: which are wanted, and where they go. Changes only its folder.
+"""The files of a standby's copy of a run directory: which are wanted, and where they go.
 
-Small files and the dataset go to their place at once. The files of a checkpoint wait beside its place until all are
-there and `settle` is called, for a checkpoint of what the ledger has not seen stops a resume.
+Changes only its folder. Small files and the dataset go to their place at once. The files of a checkpoint wait beside
+its place until all are there and `settle` is called, for a checkpoint beyond the ledger's rows stops a resume.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ class Unsettled:
 
 
 class IncomingFiles:
-    """`rewrite` makes of the run file that comes the one that is kept; `keep` so many checkpoints stay."""
+    """The files of the copy.
+
+    `rewrite` turns the received run file into the kept one; `keep` is the number of checkpoints to keep.
+    """
 
     def __init__(self, folder: Path, rewrite: Callable[[bytes], bytes], keep: int = 2) -> None:
         self._folder, self._rewrite, self._keep = folder, rewrite, keep
-        self._here: dict[str, str] = {}  # path -> digest of what came
+        self._here: dict[str, str] = {}  # path -> digest of the received file
         self._checkpoints = Checkpoints(folder / "checkpoints")
         self._arriving = folder / "checkpoints" / _ARRIVING
         self._wanted: set[str] = set()  # small files and data of which not even an older version is here
@@ -55,16 +58,19 @@ class IncomingFiles:
         self.oldest = min(readable, default=-1)  # version of the oldest checkpoint
         self.newest = max(readable, default=-1)
         self.ledger_id = readable[self.newest].manifest.ledger_id if readable else -1
-        for folder in self._arriving.glob("v*"):  # one may have come as a whole before this process began
+        for folder in self._arriving.glob("v*"):  # one may have arrived as a whole before this process began
             self._look_at(folder)
 
     @property
     def complete(self) -> bool:
-        """Whether all but the ledger is here."""
+        """Return whether everything but the ledger is here."""
         return self.newest >= 0 and not self._wanted and self._here.keys() >= _NEEDED
 
     def wanted(self, files: Sequence[CopiedFile]) -> list[CopiedFile]:
-        """What of the controller's files is to be fetched. Raises WireError for what is no file of a run."""
+        """Return those of the controller's files to fetch.
+
+        Raises WireError for a file that is not one of a run.
+        """
         for file in files:
             if not _PATH.fullmatch(file.path):
                 raise WireError(f"'{file.path[:100]}' is no file that a copy of a run has")
@@ -74,7 +80,10 @@ class IncomingFiles:
         return new
 
     def put(self, file: CopiedFile, content: bytes) -> None:
-        """The bytes of one of them, which hash to its name. Raises StorageError, WireError."""
+        """Store the bytes of one of them, which hash to its name.
+
+        Raises StorageError, WireError.
+        """
         if file.path.startswith("checkpoints/"):
             self._put_checkpoint(file, content)
             return
@@ -86,7 +95,10 @@ class IncomingFiles:
         self._wanted.discard(file.path)
 
     def settle(self) -> None:
-        """Put the checkpoint that is here in its place. Raises StorageError."""
+        """Put the checkpoint that is here in its place.
+
+        Raises StorageError.
+        """
         assert self.unsettled is not None
         found, self.unsettled = self.unsettled, None
         directory = self._arriving.parent
@@ -128,7 +140,10 @@ class IncomingFiles:
         self._look_at(folder)
 
     def _look_at(self, folder: Path) -> None:
-        """Whether all of the checkpoint is here. What is damaged is none, and comes once more."""
+        """Check whether all of the checkpoint is here.
+
+        A damaged one does not count, and is fetched again.
+        """
         path = folder / "manifest.json"
         if not path.is_file():
             return

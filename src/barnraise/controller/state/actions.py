@@ -1,5 +1,7 @@
-"""What the controller's state machine wants done. The shell carries actions out in order, and none before the
-decisions journaled ahead of it are durable."""
+"""The actions of the controller's state machine.
+
+The shell carries actions out in order, and none before the decisions journaled ahead of it are durable.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from barnraise.wire.messages import Message
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
-    """Base of all actions."""
+    """Base class of all actions of the controller."""
 
 
 class Journal(Action, frozen=True, gc=False):
@@ -28,7 +30,7 @@ class Send(Action, frozen=True, gc=False):
 
 
 class Receive(Action, frozen=True, gc=False):
-    """Take the payload of what `node` offered: ask for it from where it stands; answer with `Arrived` as it comes."""
+    """Receive the payload that `node` offered: ask for missing bytes; answer with `Arrived` as they come."""
 
     node: str
     contribution: Contribution
@@ -44,15 +46,18 @@ class Inspect(Action, frozen=True, gc=False):
 
 
 class Discard(Action, frozen=True, gc=False):
-    """The payload that `node` sent for `assignment` will not be used."""
+    """Drop the payload that `node` sent for `assignment`."""
 
     node: str
     assignment: int
 
 
 class Held(NamedTuple):
-    """A contribution in a slot: what it weighs there, which codec its payload is written in, how many versions it was
-    behind as it came, how far its node was trusted then (`trust.standing`), and by what its update is multiplied."""
+    """A contribution in a slot.
+
+    Its weight there, its payload's codec, its staleness at arrival, its node's trust then (`trust.standing`), and the
+    factor of its update.
+    """
 
     assignment: int
     weight: float
@@ -68,8 +73,8 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     node: str
     parameters: ParameterRange
     contributions: tuple[Held, ...] = ()
-    fresh_weight: float = 0.0  # theirs, were none of them stale; 0: none of them is
-    excluded: bool = False  # the version is made without them (`controller.versions.loss_gate`)
+    fresh_weight: float = 0.0  # their weight if none were stale; 0: none is
+    excluded: bool = False  # whether the version is made without them (`controller.versions.loss_gate`)
 
     @property
     def weight(self) -> float:
@@ -77,22 +82,25 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def trust(self) -> float:
-        """How far its node was trusted as the newest of them came."""
+        """Return the trust of its node when the newest of them came."""
         return self.contributions[-1].trust if self.contributions else 1.0
 
     @property
     def freshness(self) -> float:
-        """What staleness has left of the weights."""
+        """Return the share of the weights that staleness leaves."""
         return self.weight / self.fresh_weight if self.fresh_weight else 1.0
 
     def plus(self, held: Held, fresh: float) -> Slot:
-        """With one more, which would weigh `fresh` were it not stale."""
+        """Return the slot with one more, which would weigh `fresh` if it were not stale."""
         return msgspec.structs.replace(
             self, contributions=(*self.contributions, held), fresh_weight=self.fresh_weight + fresh
         )
 
     def without(self, assignment: int, tokens: int, trains: bool) -> Slot:
-        """Without the contribution of that assignment, if it is in it: of so many tokens, if its task `trains`."""
+        """Return the slot without that assignment's contribution, if it is in it.
+
+        Its `tokens` count if its task `trains`.
+        """
         left = tuple(held for held in self.contributions if held.assignment != assignment)
         found = (held for held in self.contributions if held.assignment == assignment)
         gone = sum(held.trust * tokens if trains else held.weight for held in found)
@@ -100,9 +108,11 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gate(Action, frozen=True, gc=False):
-    """Find up to `most` nodes without whose slots `version` has a lower loss on `rows` training rows, or all of them
-    where it does harm even so; answer with `Gated`. The rows follow from `seed`, and the version moves by `rate` times
-    what the rule makes of the slots."""
+    """Find up to `most` nodes without whose slots `version` has a lower loss; answer with `Gated`.
+
+    The loss is that of `rows` training rows, which follow from `seed`. All nodes are found where the version is harmful
+    even so. The version moves by `rate` times the rule's aggregate of the slots.
+    """
 
     epoch: int
     version: int
@@ -119,8 +129,8 @@ class Aggregate(Action, frozen=True, gc=False):
     epoch: int
     version: int
     slots: tuple[Slot, ...]
-    rate: float  # the outer optimizer's rate is multiplied by it
-    scales: tuple[float, ...] = ()  # and each range's aggregate by its own, in order
+    rate: float  # factor of the outer optimizer's rate
+    scales: tuple[float, ...] = ()  # factors of the ranges' aggregates, in order
 
 
 class Evaluate(Action, frozen=True, gc=False):
@@ -131,12 +141,14 @@ class Evaluate(Action, frozen=True, gc=False):
 
 
 SCORED_ROWS = 32
-"""Rows of its own, and of others, that a contribution is scored by, at most."""
+"""Rows of its own, and others, that a contribution is scored by, at most."""
 
 
 class Score(Action, frozen=True, gc=False):
-    """Find what `node`'s contribution, which was accepted, does for the loss on the rows that it was to be trained on
-    (its `steps` of the batches), and on others; answer with `Scored`. Which rows those are follows from `seed`."""
+    """Measure what an accepted contribution does for the loss of its own rows, and of others; answer with `Scored`.
+
+    Its own rows are those of its `steps` of the batches. The choice of rows follows from `seed`.
+    """
 
     epoch: int
     node: str
@@ -154,14 +166,17 @@ class Checkpoint(Action, frozen=True, gc=False):
 
 
 class Release(Action, frozen=True, gc=False):
-    """No task refers to these blobs any more (deltas too old to be worth sending)."""
+    """Release these blobs, which no task names any more (deltas too old to be sent)."""
 
     digests: tuple[str, ...]
 
 
 class Finish(Action, frozen=True, gc=False):
-    """This process has nothing left to do: the run is over and everything is durable; or it stays open, to be resumed,
-    because it was `interrupted` or has `failed`."""
+    """End this process, which has nothing left to do.
+
+    The run is over and everything is durable; or it stays open, to be resumed, because it was `interrupted` or has
+    `failed`.
+    """
 
     reason: str
     failed: bool = False

@@ -1,4 +1,4 @@
-"""Makes the parts of the controller's state machine: each after the parts that it needs.
+"""Construction of the parts of the controller's state machine: each after the parts that it needs.
 
 A part declares its needs as parameters of `__init__`, by their types.
 """
@@ -14,7 +14,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 class Parts:
-    """The parts of one machine, by their classes, in the order in which they see events and decisions, and look."""
+    """The parts of one machine, by their classes, in the order in which they handle events and decisions, and look."""
 
     def __init__(self, parts: dict[type[Part], Part]) -> None:
         self._parts = parts
@@ -27,13 +27,16 @@ class Parts:
 
 
 def needs(part: type[Part]) -> dict[str, type[Part]]:
-    """The parts that a part declares as parameters of `__init__`, by the parameters' names."""
+    """Return the parts that a part declares as parameters of `__init__`, by the parameters' names."""
     hints = get_type_hints(part.__init__)
     return {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Part)}
 
 
 def in_order(parts: Sequence[type[Part]]) -> list[type[Part]]:
-    """`parts` in their order, but each after all that it needs. Raises ValueError where parts need each other."""
+    """Return `parts` in their order, but each after all that it needs.
+
+    Raises ValueError where parts need each other.
+    """
     order: dict[type[Part], None] = {}
 
     def place(part: type[Part], behind: tuple[type[Part], ...]) -> None:
@@ -50,7 +53,7 @@ def in_order(parts: Sequence[type[Part]]) -> list[type[Part]]:
 
 
 def assemble(parts: Sequence[type[Part]], context: Context) -> Parts:
-    """One of each of `parts`, and of all that these need."""
+    """Make one of each of `parts`, and of all that these need."""
     made: dict[type[Part], Part] = {}
     for part in in_order(parts):
         make: Any = part

@@ -1,7 +1,7 @@
-"""What can happen to the controller's state machine.
+"""The events of the controller's state machine.
 
-Results of work that the machine asked for carry the `epoch` they belong to: a result of a dead epoch is dropped. The
-last three events come from parts of the machine itself, which yield them among their steps.
+Results of work that the machine asked for carry the `epoch` they belong to: a result of an earlier epoch is dropped.
+The last three events come from parts of the machine itself, which yield them among their steps.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from barnraise.wire.messages import Message
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """Base of all events."""
+    """Base class of all events of the controller."""
 
 
 class Admitted(Event, frozen=True, gc=False):
-    """A key proved an invite's secret and becomes node `node`, which signs with `signer`; a local worker needs no
-    `invite`, and what is simulated signs nothing. `role` is what it is let in for, and `owner` the same for all that
-    count as one's."""
+    """A key proved an invite's secret and becomes node `node`, which signs with `signer`.
+
+    A local worker needs no `invite`, and simulated nodes sign nothing. `role` is that of the invite, and `owner` the
+    same for all nodes of one owner.
+    """
 
     node: str
     key: str
     invite: str = ""  # the token's name
     signer: str = ""
     role: str = ""  # "": worker
-    owner: str = ""  # "": nobody else's
+    owner: str = ""  # "": its own
 
 
 class Rekeyed(Event, frozen=True, gc=False):
-    """The node takes these keys; its old one vouched for them."""
+    """The node takes new keys, which its old one endorsed."""
 
     node: str
     key: str
@@ -42,20 +44,23 @@ class Rekeyed(Event, frozen=True, gc=False):
 
 
 class Received(Event, frozen=True, gc=False):
-    """A message from an enrolled node. An `Offer` is a header: its payload comes when `Receive` asks for it."""
+    """A message from an enrolled node.
+
+    An `Offer` is a header: its payload comes when `Receive` asks for it.
+    """
 
     node: str
     message: Message
 
 
 class Heard(Event, frozen=True, gc=False):
-    """A frame from the node that only its lease cares about (a fetch)."""
+    """A frame of the node that only renews its lease (a fetch)."""
 
     node: str
 
 
 class Arrived(Event, frozen=True, gc=False):
-    """`num_bytes` of the payload that the node sends for `assignment` are here by now."""
+    """The first `num_bytes` bytes of the node's payload for `assignment` have arrived."""
 
     node: str
     assignment: int
@@ -63,7 +68,7 @@ class Arrived(Event, frozen=True, gc=False):
 
 
 class Lost(Event, frozen=True, gc=False):
-    """The shell knows that the node is gone, and how: its process was killed, ended as it was told to, or it left."""
+    """The shell reports the loss of a node: its process was killed, ended as requested, or it left."""
 
     node: str
     reason: str
@@ -71,8 +76,11 @@ class Lost(Event, frozen=True, gc=False):
 
 
 class Inspected(Event, frozen=True, gc=False):
-    """The payload of `assignment` decodes to finite numbers of L2 norm `norm`; or `reason` says what is wrong. A
-    `sketch` of them where that was asked for."""
+    """The payload of `assignment` was inspected.
+
+    It decodes to finite numbers of L2 norm `norm`; or `reason` is its defect. A `sketch` of them where one was asked
+    for.
+    """
 
     epoch: int
     assignment: int
@@ -82,18 +90,21 @@ class Inspected(Event, frozen=True, gc=False):
 
 
 class Aggregated(Event, frozen=True, gc=False):
-    """`version` exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
+    """The version exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
 
     epoch: int
     version: int
     digest: str
     delta: Blob
-    parameters: ParameterRange | None = None  # what the delta changes; None: all
+    parameters: ParameterRange | None = None  # the range that the delta changes; None: all
 
 
 class Unmade(Event, frozen=True, gc=False):
-    """`version` cannot be made as it was asked for. By assignment: why payloads cannot be decoded (`void`), or be read
-    any more (`lost`); or `reason`, when the numbers that they make are at fault."""
+    """The version cannot be made as requested.
+
+    By assignment: why payloads cannot be decoded (`void`), or be read any more (`lost`); or `reason`, when the
+    resulting numbers are at fault.
+    """
 
     epoch: int
     version: int
@@ -103,7 +114,7 @@ class Unmade(Event, frozen=True, gc=False):
 
 
 class Gated(Event, frozen=True, gc=False):
-    """Without the slots of these nodes the loss after `version` is lower by `gain` nats a token."""
+    """The loss after `version` is lower by `gain` nats a token without the slots of these nodes."""
 
     epoch: int
     version: int
@@ -120,8 +131,10 @@ class Evaluated(Event, frozen=True, gc=False):
 
 
 class Gains(NamedTuple):
-    """By how many nats a token the loss falls on a contribution's own rows, and on others; and how much more on its own
-    than on others that are like them, in standard errors."""
+    """The fall of the loss in nats a token, on a contribution's own rows, and on others.
+
+    And how much more on its own than on similar others, in standard errors.
+    """
 
     own: float
     others: float
@@ -129,8 +142,10 @@ class Gains(NamedTuple):
 
 
 class Scored(Event, frozen=True, gc=False):
-    """What a step along the contribution of `assignment` does to the loss of `version`; None where there is nothing to
-    compare."""
+    """The effect of a step along the contribution of `assignment` on the loss of `version`.
+
+    None where there is nothing to compare.
+    """
 
     epoch: int
     assignment: int
@@ -139,8 +154,7 @@ class Scored(Event, frozen=True, gc=False):
 
 
 class Checkpointed(Event, frozen=True, gc=False):
-    """`version` is durable in a checkpoint with a manifest of this digest; or `reason` says why it could not be
-    written."""
+    """The version is durable in a checkpoint with a manifest of this digest, or `reason` is why it is not."""
 
     epoch: int
     version: int
@@ -159,21 +173,27 @@ class StopRequested(Event, frozen=True, gc=False):
 
 
 class InterruptRequested(Event, frozen=True, gc=False):
-    """Make what there is durable and end this process; the run stays open. `failed`: because it cannot go on."""
+    """Make the accepted work durable and end this process; the run stays open.
+
+    `failed`: because it cannot continue.
+    """
 
     reason: str
     failed: bool = False
 
 
 class RevokeRequested(Event, frozen=True, gc=False):
-    """The host wants the node out, for good, from its next message on."""
+    """The host excludes the node permanently, from its next message on."""
 
     node: str
     reason: str
 
 
 class Dropped(Event, frozen=True, gc=False):
-    """Frames of the node (or of keys that are none: "") were malformed, or too many; and why the last was."""
+    """Frames of the node (or of unknown keys: "") were malformed, or too many.
+
+    The reason is that of the last.
+    """
 
     node: str
     reason: str
@@ -181,13 +201,13 @@ class Dropped(Event, frozen=True, gc=False):
 
 
 class Told(Event, frozen=True, gc=False):
-    """Something that the shell knows, and the ledger shall keep."""
+    """A fact from the shell that the ledger shall keep."""
 
     note: Note
 
 
 class Stalled(Event, frozen=True, gc=False):
-    """For so long nothing was read: the disk had to be waited for."""
+    """For these seconds no message was read, while the shell waited for the disk."""
 
     seconds: float
 
@@ -200,7 +220,7 @@ class Traffic(Event, frozen=True, gc=False):
 
 
 class Changed(Event, frozen=True, gc=False):
-    """Something has changed: each part looks at what follows from it."""
+    """The state has changed: each part looks at the consequences."""
 
 
 class Forgotten(Event, frozen=True, gc=False):
@@ -210,7 +230,7 @@ class Forgotten(Event, frozen=True, gc=False):
 
 
 class Reported(Event, frozen=True, gc=False):
-    """The node has told how it does."""
+    """The node has reported its load and link."""
 
     node: str
     telemetry: Telemetry

@@ -1,4 +1,4 @@
-"""How each decision changes the controller's state. Nothing else changes it durably.
+"""The effect of each decision on the controller's state; nothing else changes it durably.
 
 `apply` is all that a replay runs: it reads no clock, no policy and no random number.
 """
@@ -42,7 +42,7 @@ from barnraise.trust.roles import WORKER
 
 MOST_OPEN = 4
 """Assignments a node may have without a verdict (a worker has one running, one waiting, two unanswered), and answers
-remembered for one whose acknowledgement was lost. The residual at the run's end comes on top."""
+remembered for one whose acknowledgement was lost. The residual at the run's end is additional."""
 
 
 def apply(state: State, decision: Decision) -> None:
@@ -118,7 +118,7 @@ def _judged(state: State, d: Judged) -> None:
         observe_rate(node, work, d)
         node.updates.staleness = d.staleness
     elif not (work.task.measures or work.task.contributes):
-        node.speed.verdict_time = d.time  # what comes next took no longer than from then on
+        node.speed.verdict_time = d.time  # the next task cannot have started earlier
     if d.verdict == "accepted" and work.task.measures:
         state.record.findings[d.assignment] = KeptFinding(work.at(Status.FOUND), d.claim.loss, d.weight)
     elif d.verdict == "accepted" and work.task.contributes:
@@ -135,7 +135,7 @@ def _judged(state: State, d: Judged) -> None:
 
 
 def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
-    """An update enters the buffer."""
+    """Fold an update that enters the buffer."""
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
     trust = node.tally.standing.weight()
@@ -156,7 +156,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
 
 
 def _is_current(state: State, work: Work) -> bool:
-    """Whether it trains from the newest version."""
+    """Return whether it trains from the newest version."""
     return work.task.trains and work.base == state.newest.version
 
 
@@ -202,32 +202,32 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
     state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
     _part(state, work)
-    if work.twin <= 0:  # else the same is done already, or by somebody else
+    if work.twin <= 0:  # else the same is done already, or by another node
         _redo(state, work.at(Status.RELEASED))
 
 
 def _part(state: State, work: Work) -> None:
-    """It is open no more, and came to nothing: its twin goes on alone."""
+    """Separate failed open work from its twin, which continues alone."""
     twin = state.works.get(work.twin)
     if twin is not None:
         state.works[work.twin] = msgspec.structs.replace(twin, twin=-work.assignment)
 
 
 def _redo(state: State, work: Work) -> None:
-    """Work on rows can be done by somebody else; a residual is nobody else's, and what is known nobody wants again."""
+    """Queue work on rows to be done again; residuals and known findings are not."""
     if not work.task.redone or (
         work.task.measures and state.record.evaluations and work.base <= state.record.evaluations[-1][0]
     ):
         return
     rest = state.redo.get(work.assignment)
-    if rest is not None:  # what comes after it: all of that is to be done, by anybody
+    if rest is not None:  # the steps after it are to be done by any node
         steps, tokens = work.local_steps + rest.local_steps, work.tokens + rest.tokens
         work = work.at(Status.UNDONE, local_steps=steps, tokens=tokens)
     state.redo[work.assignment] = work
 
 
 def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
-    """What is left of it after so many steps, which `assignment` takes."""
+    """Return the rest of the work after `steps` steps, which `assignment` takes."""
     left = {"local_steps": work.local_steps - steps, "tokens": work.tokens - tokens, "done": work.done + steps}
     return work.at(Status.UNDONE, assignment=assignment, **left)
 
@@ -240,7 +240,7 @@ def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
 
 
 def _voided(state: State, d: Noted, note: notes.Voided) -> None:
-    """What was accepted cannot be used: taken back out of its buffer and all totals, its rows done again.
+    """Take an unusable accepted contribution back out of its buffer and all totals, and queue its rows.
 
     Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
     """
@@ -264,7 +264,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
 
 
 def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
-    """The version is made without the slots of these nodes, whose contributions count as ever."""
+    """Exclude the slots of these nodes from the version; their contributions count as before."""
     closing = state.closing
     if closing is not None and closing.version == note.version:
         closing.slots = [
@@ -306,7 +306,7 @@ def _flushing(state: State, d: Noted, note: notes.Flushing) -> None:
 
 
 def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
-    """What was found out about it is used up; what was lost about it, or about one before, nobody wants again."""
+    """Drop the findings of the version, and lost findings of it and of earlier versions."""
     state.record.evaluations.append((note.version, math.nan if note.loss is None else note.loss))
     for number, finding in list(state.record.findings.items()):
         if finding.work.base <= note.version:

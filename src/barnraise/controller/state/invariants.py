@@ -1,5 +1,7 @@
-"""What must hold of a controller's state between any two decisions: the totals follow from what they sum up, and all
-work is in one place each. Tests call `validate` after each event; nothing else does."""
+"""Invariants of a controller's state between any two decisions, which tests check after each event.
+
+The totals follow from their summands, and each piece of work is in one place.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _PLACES = {
 
 
 def validate(state: State) -> None:
-    """AssertionError, naming what does not fit, unless all of `state` does."""
+    """Raise AssertionError, naming the contradiction, unless all of `state` is consistent."""
     _validate_nodes(state)
     _validate_works(state)
     _validate_findings(state)
@@ -67,8 +69,10 @@ def _validate_works(state: State) -> None:
 
 
 def _validate_findings(state: State) -> None:
-    """Findings, and work that will end in one, are about what is not known yet; any two of a version have the same
-    rows, or none in common."""
+    """Check that findings, and work that will end in one, concern unknown losses.
+
+    Any two of a version have the same rows, or none in common.
+    """
     known = state.record.evaluations[-1][0] if state.record.evaluations else -1
     for number, finding in state.record.findings.items():
         work = finding.work
@@ -107,7 +111,7 @@ def _validate_buffer(state: State) -> None:
 
 def _validate_totals(state: State) -> None:
     nodes = state.nodes.values()
-    left_over = state.progress.final and not state.merging  # which counts as its nodes' all the same
+    left_over = state.progress.final and not state.merging  # they count as their nodes' all the same
     if not left_over:
         assert state.totals.tokens == sum(node.tally.tokens for node in nodes), "tokens"
         assert state.totals.accepted == sum(node.tally.accepted for node in nodes), "accepted"

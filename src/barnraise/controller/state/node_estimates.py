@@ -1,4 +1,4 @@
-"""What a verdict tells of its node: how fast it is, how long its tasks take, how far they lead."""
+"""Estimates of a node from its verdicts: its speed, the time of its tasks, the length of its updates."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ RATE_SMOOTHING = 0.3
 """Weight of the newest observation in the EWMAs of a node's tokens and seconds."""
 
 REMEMBERED_TIMES = 8
-"""Step times of a node that the literal pace looks back on."""
+"""Step times of a node that the literal pace uses."""
 
 
 def observe_rate(node: NodeState, work: Work, d: Judged) -> None:
-    """Smooth tokens and seconds apart: two contributions at once after an outage are no sign of great speed. One that
-    is refused is none either, but it may be one of slowness."""
+    """Smooth tokens and seconds separately, so that two contributions at once after an outage show no high speed.
+
+    A refused one shows no speed either, but it may show slowness.
+    """
     speed = node.speed
     elapsed = max(1e-9, d.time - max(work.time, speed.verdict_time))
     tokens = d.tokens if d.verdict == "accepted" else work.tokens
@@ -32,9 +34,11 @@ def observe_rate(node: NodeState, work: Work, d: Judged) -> None:
 
 
 def learn(node: NodeState, work: Work, d: Judged) -> None:
-    """How long the task took is what is expected of the node's next. One that is refused is no sign of speed, work done
-    anew none either, as deltas were fetched first, and a finding that overtakes a payload none of anything: who knows
-    when it was begun."""
+    """Update the node's expected times from a task's time.
+
+    A refused one shows no speed, nor does repeated work, as deltas were fetched first, and a finding that overtakes a
+    payload shows nothing: its start is not known.
+    """
     learned, times = node.speed.learned, work.expected
     if not work.task.contributes and node.open and min(node.open) < d.assignment:
         return
@@ -56,5 +60,5 @@ def observe_travel(node: NodeState, work: Work) -> None:
 
 
 def bounded(rate: float) -> float:
-    """A rate to compute with; 0, not known, for what is none."""
+    """Return a rate to compute with; 0, not known, for invalid ones."""
     return min(max(rate, SLOWEST), FASTEST) if rate > 0.0 else 0.0

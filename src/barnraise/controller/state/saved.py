@@ -1,7 +1,7 @@
-"""The controller's state as a checkpoint keeps it, so that a resume folds only what came after.
+"""The form of the controller's state in a checkpoint, so that a resume folds only later decisions.
 
-A state that cannot be read, or that another version of barnraise wrote, is no obstacle: the whole ledger says the same,
-and folding it takes longer.
+An unreadable state, or one of another version of barnraise, is no obstacle: the whole ledger says the same, and folding
+it takes longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnraise.core.decoding import MALFORMED
 
 
 class Saved(msgspec.Struct):
-    """`state` at `time` of the run's clock; its slots apart, as their places are no keys of MessagePack."""
+    """The state at `time` of the run's clock; its slots are separate, as their places cannot be MessagePack keys."""
 
     form: str
     time: float
@@ -27,12 +27,12 @@ class Saved(msgspec.Struct):
 
 
 def _form() -> str:
-    """Tells this layout of the state, and of all that it is made of, from others."""
+    """Return an identifier of this layout of the state, and of all its records."""
     return hashlib.sha256(repr(sorted(_layout(Saved).items())).encode()).hexdigest()
 
 
 def _layout(hint: Any) -> dict[str, list[tuple[str, str]]]:
-    """The fields of each record in `hint`, with their types."""
+    """Return the fields of each record in `hint`, with their types."""
     inner = typing.get_args(hint)
     found = {}
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct | tuple):
@@ -49,14 +49,14 @@ _DECODER = msgspec.msgpack.Decoder(Saved)
 
 
 def encode(state: State, time: float) -> bytes:
-    """What a checkpoint keeps of `state`."""
+    """Return the bytes of `state` for a checkpoint."""
     slots = [slot for slots in state.buffer.slots.values() for slot in slots.values()]
     bare = msgspec.structs.replace(state, buffer=msgspec.structs.replace(state.buffer, slots={}))
     return msgspec.msgpack.encode(Saved(_FORM, time, bare, slots))
 
 
 def decode(content: bytes) -> tuple[State, float] | None:
-    """The state and its time; None when this version of barnraise cannot read it."""
+    """Return the state and its time; None when this version of barnraise cannot read it."""
     try:
         saved = _DECODER.decode(content)
     except MALFORMED:

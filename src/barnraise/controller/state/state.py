@@ -1,7 +1,7 @@
-"""The controller's state: everything that its decisions say. `folding.apply` changes it, and nothing else does.
+"""The controller's state: the content of its decisions, which only `fold.apply` changes.
 
-What is not decided but merely observed (who asked for work, when a node was last heard) lives in the controller's parts
-(`controller.state.part`) and starts empty after a restart.
+Observations without a decision (open requests, the times of messages) are in the controller's parts
+(`controller.state.part`) and start empty after a restart.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from barnraise.trust.roles import WORKER
 
 
 class Status(Enum):
-    """Where an assignment is between its node and a version."""
+    """The stage of an assignment between its node and a version."""
 
-    OPEN = "open"  # its node's: it works on it, or sends it, or it is being inspected
+    OPEN = "open"  # with its node: it works on it, or sends it, or it is being inspected
     ACCEPTED = "accepted"  # in the buffer, or in the version that is being made
     MERGED = "merged"  # in a version
-    FOUND = "found"  # what it was to find is known
-    RELEASED = "released"  # its node was lost, or gave it up: its own again should it come back, else anybody's
-    REFUSED = "refused"  # to be done by somebody else, or again
-    VOIDED = "voided"  # accepted, but of no use: likewise
-    UNDONE = "undone"  # what its node left of it, or what comes behind the steps that somebody redoes: likewise
+    FOUND = "found"  # its finding is known
+    RELEASED = "released"  # its node was lost, or gave it up: its own again on return, else another node's
+    REFUSED = "refused"  # to be done by another node, or again
+    VOIDED = "voided"  # accepted, but unusable: likewise
+    UNDONE = "undone"  # the rest of its node's work, or the steps behind those that another node repeats: likewise
     DISCARDED = "discarded"  # left over at the end
     REDONE = "redone"  # another assignment has its rows
 
@@ -53,11 +53,10 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 
 
 class Work(Assigned, frozen=True):
-    """An assignment that is not settled yet, or work that was lost or left undone and waits to be done again.
+    """An open assignment, or lost or unfinished work that waits to be done again.
 
-    Its steps are those from `done` on of the assignment `root`, which handed out the rows: `tokens` are theirs. While
-    it is open its `twin` is the assignment that is the same: open, too, or it came first; below 0 where that came to
-    nothing.
+    Its steps are those from `done` on of the assignment `root`, which has the rows: `tokens` are theirs. While it is
+    open its `twin` is the assignment that is the same: open, too, or it came first; below 0 where that failed.
     """
 
     root: int = 0
@@ -66,33 +65,33 @@ class Work(Assigned, frozen=True):
     twin: int = 0
 
     def at(self, stage: Status, **changes: Any) -> Work:
-        """The same work, gone on to `stage`."""
+        """Return the same work at `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
         return msgspec.structs.replace(self, stage=stage, twin=min(self.twin, 0), **changes)
 
     @property
     def task(self) -> type[Task]:
-        """The kind of task that it is."""
+        """Return the kind of task that it is."""
         return KINDS.get(self.kind, Task)
 
     @property
     def expected(self) -> Times:
-        """What it was expected to take as it was given."""
+        """Return the times that were expected at its assignment."""
         terms = self.terms
         return Times(terms.compute, terms.fetch, terms.send, terms.compute_spread, terms.link_spread)
 
     @property
     def sort(self) -> str:
-        """Which tasks take as long."""
+        """Return the sort of tasks with equal times."""
         return sort_of(self.kind, self.tokens, self.local_steps)
 
     def credit(self, steps: int) -> int:
-        """Tokens of so many of its steps."""
+        """Return the tokens of `steps` of its steps."""
         return self.tokens * steps // self.local_steps if self.local_steps else self.tokens
 
 
 class KeptFinding(msgspec.Struct, frozen=True):
-    """What came of work that ends in no update: a mean, and what that counts for among others of its kind."""
+    """The finding of work without an update: a mean, and its weight among others of its kind."""
 
     work: Work
     loss: float
@@ -100,30 +99,32 @@ class KeptFinding(msgspec.Struct, frozen=True):
 
 
 class Speed(msgspec.Struct):
-    """How fast a node was seen to be, smoothed over its contributions (EWMA)."""
+    """The observed speed of a node, smoothed over its contributions (EWMA)."""
 
     rate: float = 0.0  # tokens a second: `tokens` / `seconds`; 0 until one was seen
     tokens: float = 0.0
     seconds: float = 0.0
-    turnaround: float = 0.0  # seconds from a task to its contribution; and of how far they are from that
+    turnaround: float = 0.0  # seconds from a task to its contribution, and their deviation
     spread: float = 0.0
     step_seconds: list[float] = []  # its newest contributions'
-    verdict_time: float = 0.0  # of the last
-    learned: Learned = msgspec.field(default_factory=Learned)  # of how long its tasks take
+    verdict_time: float = 0.0  # time of the last
+    learned: Learned = msgspec.field(default_factory=Learned)  # expected times of its tasks
     waited: float = 0.0  # seconds that its newest then waited for the others', if it was the only one of its round
 
 
 class Updates(msgspec.Struct):
-    """What the updates of a node are like."""
+    """Statistics of a node's updates."""
 
     travel: float = 0.0  # learning rate times steps of the tasks behind those accepted, EWMA
-    staleness: int = 0  # of the newest
+    staleness: int = 0  # the newest one's
     merged: int = 0  # the newest that is in a version
 
 
 class Tuning(msgspec.Struct):
-    """What a node's tasks are like, as fitted to its link: how densely it sends, the steps that they have at least, and
-    whose ranges of the parameters take turns."""
+    """The shape of a node's tasks, adapted to its link.
+
+    The rung, the least steps, and the partition whose ranges alternate.
+    """
 
     rung: int = 0
     least_steps: int = 0
@@ -131,29 +132,29 @@ class Tuning(msgspec.Struct):
 
 
 class Tally(msgspec.Struct):
-    """What a node did so far."""
+    """Counts of a node's work so far."""
 
-    turns: int = 0  # training tasks that it was given
+    turns: int = 0  # training tasks that it got
     accepted: int = 0
     refused: int = 0
     tokens: int = 0  # in accepted contributions
-    standing: Reputation = Reputation()  # what others found of it
+    standing: Reputation = Reputation()  # results of others' checks
 
 
 class Presence(msgspec.Struct):
-    """How long a node has been here: since when at all, seconds before it came last, and when that was."""
+    """How long a node has been present: since when at all, seconds before its last arrival, and its time."""
 
     first: float = 0.0
     before: float = 0.0
     since: float = 0.0
 
     def share(self, now: float) -> float:
-        """Of the time since it came first, of a node that is here."""
+        """Return the share of the time since its first arrival, for a present node."""
         return (self.before + now - self.since) / (now - self.first) if now > self.first else 1.0
 
 
 class Session(msgspec.Struct):
-    """What a node said as it joined last, and when."""
+    """A node's report as it last joined, and the time."""
 
     id: int = 0
     joined: float = 0.0
@@ -162,8 +163,7 @@ class Session(msgspec.Struct):
 
 
 class Badge(msgspec.Struct, frozen=True):
-    """What a node was let in by: its key, that of its signatures ("": it signs nothing), what it is there for, and
-    whose it is ("": nobody else's)."""
+    """A node's admission: its key, its signing key ("": it signs nothing), its role, and its owner ("": its own)."""
 
     key: str = ""
     signer: str = ""
@@ -172,12 +172,12 @@ class Badge(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct):
-    """What the ledger says about one node."""
+    """The ledger's facts about one node."""
 
     id: str
     badge: Badge = Badge()
     live: bool = False
-    revoked: str = ""  # why the host wants it in the run no more
+    revoked: str = ""  # why the host excluded it
     session: Session = msgspec.field(default_factory=Session)
     speed: Speed = msgspec.field(default_factory=Speed)
     updates: Updates = msgspec.field(default_factory=Updates)
@@ -188,7 +188,7 @@ class NodeState(msgspec.Struct):
 
     @property
     def owner(self) -> str:
-        """The same for all nodes that count as one's."""
+        """Return the owner, the same for all nodes that belong together."""
         return self.badge.owner or self.id
 
 
@@ -202,20 +202,20 @@ class Newest(msgspec.Struct):
 
 
 class OpenBuffer(msgspec.Struct):
-    """What was accepted since the last version was closed, and how many nodes the next one takes."""
+    """Contributions accepted since the last version was closed, and the number of nodes for the next one."""
 
     slots: dict[str, dict[ParameterRange, Slot]] = {}  # by node
     tokens: int = 0
     size: int = 0  # K
-    time: float = math.inf  # of its first contribution
+    time: float = math.inf  # time of its first contribution
     half_time: float = math.inf  # when half of the living had contributed
 
     def count(self, node: str) -> int:
-        """The node's contributions in it."""
+        """Return the number of the node's contributions in it."""
         return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
 
     def take_out(self, node: str, assignment: int, tokens: int, trains: bool) -> None:
-        """A contribution of the node's, of so many tokens, that is in it is not any more."""
+        """Remove a contribution of the node's, with its tokens."""
         slots = {where: slot.without(assignment, tokens, trains) for where, slot in self.slots.pop(node).items()}
         if left := {where: slot for where, slot in slots.items() if slot.contributions}:
             self.slots[node] = left
@@ -224,12 +224,12 @@ class OpenBuffer(msgspec.Struct):
             self.empty()
 
     def empty(self) -> None:
-        """Begin anew, with the same size."""
+        """Clear the buffer, and keep its size."""
         self.slots, self.tokens, self.time, self.half_time = {}, 0, math.inf, math.inf
 
 
 class Closing(msgspec.Struct):
-    """The version that is being made: what of the closed buffer was not voided since."""
+    """The version that is being made: the closed buffer less contributions that were voided since."""
 
     version: int
     slots: list[Slot]
@@ -239,46 +239,49 @@ class Closing(msgspec.Struct):
 
 
 class Totals(msgspec.Struct):
-    """Over the whole run, across restarts."""
+    """Totals over the whole run, across restarts."""
 
     assigned: int = 0  # which is the last assignment's number too
-    copies: int = 0  # of them, that were copies of open work
-    rows: int = 0  # that were handed out, but for those of lost work again; and how many of each shard
+    copies: int = 0  # copies of open work among them
+    rows: int = 0  # rows assigned for the first time; and how many of each shard
     handed: dict[int, int] = {}
     accepted: int = 0
     refused: int = 0
     discarded: int = 0
     tokens: int = 0  # in accepted contributions
     version_tokens: int = 0  # in versions
-    staleness: int = 0  # of accepted contributions, added up
+    staleness: int = 0  # sum over accepted contributions
     bytes_up: int = 0
     bytes_down: int = 0
 
 
 class Record(msgspec.Struct):
-    """What is known, and kept, of versions: their losses, the findings for the next one, the newest about whose loss
-    owners disagreed, and the newest checkpoint."""
+    """Facts about the run's versions.
+
+    Their losses, the findings for the next one, the newest about whose loss owners disagreed, and the newest
+    checkpoint.
+    """
 
     evaluations: list[tuple[int, float]] = []
     disputed: int = -1
-    findings: dict[int, KeptFinding] = {}  # that nothing was made of yet
+    findings: dict[int, KeptFinding] = {}  # not yet combined
     checkpoint: int = -1
     checkpoint_time: float = 0.0
 
 
 class Progress(msgspec.Struct):
-    """How far the run is: why it rests, or why it ends, and what of its end has come."""
+    """The progress of the run: why it rests, or why it ends, and the parts of its end that are done."""
 
     paused: str = ""
     stopping: str = ""
-    flushing: float | None = None  # since when the budget is met and nothing but residuals is wanted
+    flushing: float | None = None  # since when the budget is met and only residuals are accepted
     flushed: dict[str, None] = {}  # nodes whose residual has come
     final: bool = False  # nothing more enters the model
     finished: str = ""
 
 
 class State(msgspec.Struct):
-    """Everything the ledger says."""
+    """All facts of the ledger, folded."""
 
     nodes: dict[str, NodeState] = {}
     keys: dict[str, str] = {}
@@ -294,5 +297,5 @@ class State(msgspec.Struct):
     progress: Progress = msgspec.field(default_factory=Progress)
 
     def came_second(self, work: Work) -> bool:
-        """Whether the twin of open work was accepted: this one is not wanted any more."""
+        """Return whether the twin of open work was accepted, so that this one is not needed any more."""
         return work.twin > 0 and work.twin not in self.works

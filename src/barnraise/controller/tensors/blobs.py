@@ -1,4 +1,4 @@
-"""What workers may fetch: the manifest, the dataset's files, the deltas of recent versions, snapshots of newer ones."""
+"""The blobs that workers may fetch: manifest, dataset files, deltas of recent versions, snapshots of newer ones."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ RECENT_VERSIONS = 4
 """Snapshots that can be fetched although no task has named them yet, where they are small."""
 
 SMALL_BYTES = 16 << 20
-"""Snapshots up to here are kept whoever wants them; larger ones when a task names them, or while they are newest."""
+"""Size up to which snapshots are always kept; larger ones when a task names them, or while they are newest."""
 
 HELD_BYTES = 4 << 30
-"""Of older versions, kept because tasks name them, large snapshots on disk; two snapshots at least."""
+"""Bytes of older versions that are kept because tasks name them, large snapshots on disk; two snapshots at least."""
 
 
 class BlobStore:
-    """Bytes by their digests; behind those of a snapshot the digests of its leaves. A snapshot of the newest version is
-    read from the parameters themselves, chunk by chunk. Once these change in place (`freeze`) it is gone, unless it is
-    small, and then copied, or a node's task names it: then what changes of it goes to a file in `folder` before, and
-    from there to the node. So nobody gets bytes of two versions, and there is no second copy of them in memory. A node
-    whose task names a version that is being left just then is told that it is gone, and asks anew.
+    """Bytes by their digests; behind those of a snapshot the digests of its leaves.
 
-    The thread that makes versions calls `freeze` and `publish`, the event loop's thread the rest; what both touch is
-    under a lock, which is never held for longer than a chunk takes to copy.
+    A snapshot of the newest version is read from the parameters themselves, chunk by chunk. Once these change in place
+    (`freeze`) it is dropped, unless it is small, and then copied, or a node's task names it: then chunks go to a file
+    in `folder` before they change, and from there to the node. So no node gets bytes of two versions, and there is no
+    second copy of them in memory. A node whose task names a version that is just being replaced is told that it is
+    gone, and asks again.
 
-    What a node's newest task names stays for as long as the node may be fetching it, however far the run has gone on.
-    `warn` hears of files that cannot be read, of each once.
+    The thread that makes versions calls `freeze` and `publish`, the event loop's thread the rest; shared data is under
+    a lock, which is never held for longer than a chunk takes to copy.
+
+    Blobs that a node's newest task names stay for as long as the node may be fetching them, however far the run has
+    advanced. `warn` gets a message about each unreadable file.
     """
 
     def __init__(
@@ -60,13 +62,15 @@ class BlobStore:
         self._held_bytes = 0
 
     def publish(self, parameters: Tensor, digest: str, leaves: bytes) -> None:
-        """A version exists, and stays as it is until `freeze`; `leaves` are the digests of its leaves."""
+        """Publish a version, which does not change until `freeze`; `leaves` are the digests of its leaves."""
         with self._lock:
             self._newest = digest, LiveBytes(parameters, leaves)
 
     def freeze(self, watch: Callable[[CopyOnWriteSnapshot], None]) -> None:
-        """The newest version's parameters are about to change: keep what is wanted of them. `watch` is given those that
-        are to be told before they do."""
+        """Prepare for a change of the newest version's parameters: keep needed bytes of them.
+
+        `watch` is called with the snapshots that are to be told before they change.
+        """
         if self._newest is None:
             return
         digest, live = self._newest
@@ -75,7 +79,7 @@ class BlobStore:
             if not small and (digest in self._held or not self._num_holders[digest]):
                 self._newest = None
                 return
-        kept = live.copied() if small else self._leave(live, watch)  # without the lock: nobody else changes them
+        kept = live.copied() if small else self._leave(live, watch)  # without the lock: no other thread changes them
         with self._lock:
             self._newest = None
             if small and kept is not None:
@@ -106,8 +110,10 @@ class BlobStore:
                 self._deltas.pop(digest, None)
 
     def hold(self, node: str, digests: Iterable[str], *, news: bool = False) -> None:
-        """The node's newest task names these versions, and what it was told before is fetched; or the newest `news` for
-        that task do."""
+        """Record that the node's newest task names these versions, and has fetched those before.
+
+        With `news`, the newest news for that task do.
+        """
         with self._lock:
             named = [digest for digest in dict.fromkeys(digests) if self._has(digest)]
             for digest in named:
@@ -121,7 +127,7 @@ class BlobStore:
             self._trim()
 
     def let_go(self, node: str) -> None:
-        """The node fetches nothing more."""
+        """Record that the node fetches nothing more."""
         with self._lock:
             self._release((node, False))
             self._release((node, True))
@@ -131,7 +137,7 @@ class BlobStore:
         return newest or digest in self._deltas or digest in self._recent or digest in self._held
 
     def _keep(self, digest: str, kept: VersionBytes) -> None:
-        """For those that hold it."""
+        """Keep bytes for the nodes that hold them."""
         if digest not in self._held:
             self._held[digest] = kept
             self._held_bytes += kept.num_bytes
@@ -150,7 +156,7 @@ class BlobStore:
                     kept.close()
 
     def read(self, digest: str, offset: int, num_bytes: int) -> memoryview | None:
-        """Bytes of a blob, fewer at its end; None when it is not kept, cannot be read, or ends before `offset`."""
+        """Return bytes of a blob, fewer at its end; None when it is not kept, unreadable, or ends before `offset`."""
         chunk: memoryview | None
         if digest in self._fixed:
             chunk = memoryview(self._fixed[digest])[offset : offset + num_bytes]
@@ -161,7 +167,7 @@ class BlobStore:
         return chunk if chunk else None
 
     def _read(self, path: Path, size: int, offset: int, num_bytes: int) -> memoryview:
-        if offset >= size:  # which a file system may call an error of the file
+        if offset >= size:  # which a file system may report as an error of the file
             return memoryview(b"")
         try:
             with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What vectors were at one moment, while they go on changing in place: checkpoints and snapshots of a version."""
+"""Copy-on-write snapshots of vectors that change in place: for checkpoints and snapshots of a version."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from barnraise.ledger.tensor_files import TensorFile, content
 
 
 class CopyOnWriteSnapshot:
-    """`vectors` as they are now, whatever becomes of them: in `file` as far as they may have changed since.
+    """The present content of `vectors`, kept in `file` as far as they change later.
 
-    Whoever changes elements says so before (`keep`). Each chunk of SPAN elements goes to the file once, straight from
-    its vector: by the thread that wants all of it there (`finish`), or before that by one that is about to change it.
-    So this takes no memory of the process, however slow the disk, and a change waits for the chunks that it concerns
-    alone. The operating system takes these at the speed of memory for as long as it may hold more that is not on the
-    disk yet (on Linux a fifth of what is free, `vm.dirty_ratio`); beyond that whoever makes changes waits for the disk.
+    A thread that changes elements calls `keep` before. Each chunk of SPAN elements goes to the file once, straight from
+    its vector: by the thread that writes all of it (`finish`), or before that by one that is about to change it. So
+    this takes no memory of the process, however slow the disk, and a change waits for its own chunks alone. The
+    operating system takes these at the speed of memory for as long as it may hold more that is not on the disk yet (on
+    Linux a fifth of the free memory, `vm.dirty_ratio`); beyond that changes wait for the disk.
 
-    When the disk fails, what was is lost and changes go on: `finish` raises, `read` has nothing.
+    When the disk fails, the snapshot is lost and changes continue: `finish` raises, `read` has nothing.
     """
 
     def __init__(self, vectors: Mapping[str, Tensor], file: TensorFile) -> None:
@@ -32,10 +32,10 @@ class CopyOnWriteSnapshot:
         self._locks = [Lock() for _ in range(max(chunks.values(), default=0))]
         self._error: StorageError | None = None
         self.over = False
-        """Nobody needs it any more."""
+        """Whether the snapshot is closed."""
 
     def keep(self, start: int, stop: int) -> None:
-        """Elements [start, stop) of the vectors are about to change."""
+        """Save elements [start, stop) of the vectors, which are about to change."""
         for chunk in range(start // SPAN, -(-stop // SPAN)):
             for name, kept in self._kept.items():
                 if chunk < len(kept) and not kept[chunk]:
@@ -53,7 +53,10 @@ class CopyOnWriteSnapshot:
             self._kept[name][chunk] = 1
 
     def finish(self) -> None:
-        """All of it is in the file, which is closed. Raises StorageError when it is not."""
+        """Write all of it to the file, and close it.
+
+        Raises StorageError when that fails.
+        """
         for chunk in range(len(self._locks)):
             self.keep(chunk * SPAN, (chunk + 1) * SPAN)
         self.close()
@@ -61,7 +64,7 @@ class CopyOnWriteSnapshot:
             raise self._error
 
     def read(self, name: str, offset: int, num_bytes: int) -> bytes | None:
-        """Bytes of a vector as they were, fewer at its end; None when they are lost."""
+        """Return bytes of a vector in the snapshot, fewer at its end; None when they are lost."""
         size, data = self._contents[name]
         stop = min(offset + num_bytes, len(data))
         found = []
@@ -80,9 +83,9 @@ class CopyOnWriteSnapshot:
         return b"".join(found)
 
     def close(self) -> None:
-        """Nobody needs it any more, and the file is closed."""
+        """Close the file of a snapshot that is not needed any more."""
         self.over = True
         for lock in self._locks:
-            with lock:  # who is in the middle of it has looked at `over` before
+            with lock:  # a thread within it has checked `over` before
                 pass
         self._file.close()

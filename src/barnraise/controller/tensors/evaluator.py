@@ -1,4 +1,7 @@
-"""Held-out loss of published parameters. The only part of a controller that builds the model (transformers)."""
+"""The held-out loss of published parameters.
+
+The only part of a controller that builds the model (transformers).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ BATCH_ROWS = 16
 
 
 class Evaluator:
-    """Measures parameters on the first `rows` held-out rows of `dataset`. The model is built at the first use."""
+    """Measures parameters on the first `rows` held-out rows of `dataset`.
+
+    The model is built at the first use.
+    """
 
     def __init__(self, model: Mapping[str, Any], dataset: Dataset, rows: int) -> None:
         self.model, self.dataset, self.rows = model, dataset, rows
@@ -35,21 +41,23 @@ class Evaluator:
             self._flat = FlatParameters(build(self.model))
 
     def model_of(self, parameters: Tensor) -> Any:
-        """A module in evaluation mode that has these parameters, a version's first, until the next call."""
+        """Return a module in evaluation mode that has these parameters, a version's first, until the next call."""
         self.build()
         self._flat.vector.copy_(parameters[: self._flat.num_parameters])
         return self._flat.module.eval()
 
     def shift(self, step: Step, share: float) -> None:
-        """Move the model of `model_of` by `share` of a step, as far as that is of its own parameters."""
+        """Move the model of `model_of` by `share` of a step, in its own parameters."""
         where, vector = step.where, self._flat.vector.numpy()
         stop = min(where.stop, self._flat.num_parameters)
         for span in spans(max(0, stop - where.start), SPAN):
             step.update.add(span.start, vector[where.start + span.start : where.start + span.stop], share)
 
     def walk(self, into: Callable[[int, Array], None], where: slice, share: float) -> None:
-        """Move the model of `model_of` by `share` of what `into` writes of the published parameters `where`, as far as
-        these are its own."""
+        """Move the model of `model_of` by `share` of the vector that `into` writes.
+
+        `where` is its range of the published parameters, of which only the model's own count.
+        """
         vector = self._flat.vector.numpy()[where.start : where.stop]
         for span in spans(len(vector), SPAN):
             moved = np.empty(span.stop - span.start, np.float32)
@@ -57,7 +65,10 @@ class Evaluator:
             vector[span] += np.float32(share) * moved
 
     def losses_and_gradient(self, module: Any, batches: Sequence[Batch]) -> Array:
-        """The loss of each row of the batches, in nats a token: float32 [rows]. Leaves the `gradient` of their mean."""
+        """Return the loss of each row of the batches, in nats a token: float32 [rows].
+
+        Leaves the `gradient` of their mean.
+        """
         self._flat.gradient.zero_()
         count, found = sum(len(tokens) for tokens, _ in batches), []
         for batch in batches:
@@ -68,12 +79,12 @@ class Evaluator:
 
     @property
     def gradient(self) -> Array:
-        """float32, of the model's own parameters."""
+        """Return the gradient of the model's own parameters, float32."""
         found: Array = self._flat.gradient.numpy()
         return found
 
     def loss(self, module: Any) -> float:
-        """Mean cross-entropy of `model_of` some parameters over all labelled positions, nats a token."""
+        """Return the mean cross-entropy of the model over all labelled positions, nats a token."""
         held_out = self.dataset.held_out(self.rows)
         batches = (held_out[start : start + BATCH_ROWS] for start in range(0, len(held_out), BATCH_ROWS))
         return held_out_loss(module, ((b.astype(np.int64), labels(b, self.dataset.meta)) for b in batches))

@@ -1,5 +1,7 @@
-"""The controller's work on tensors and files, off the event loop: one thread makes versions, one inspects, one
-evaluates and scores, one writes checkpoints. Each result comes back as an event."""
+"""The controller's work on tensors and files, off the event loop; each result comes back as an event.
+
+One thread makes versions, one inspects, one evaluates and scores, one writes checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ _GROUP = "parameters"
 
 
 class ControllerExecutor:
-    """Carries out the tensor actions. `report` receives events, `failed` bugs, both on any thread."""
+    """Carries out the tensor actions.
+
+    `report` receives events, `failed` bugs, both on any thread.
+    """
 
     def __init__(
         self,
@@ -78,7 +83,7 @@ class ControllerExecutor:
         self._run("inspect", work)
 
     def gate(self, action: Gate) -> None:
-        """The version before stays the newest until this is answered, so its parameters are read as they stand."""
+        """Measure the loss gate; the version before stays the newest, so its parameters do not change."""
 
         def work() -> Event:
             nodes, gain = self.weigher.excluded(self.server, action, self.ledger.read)
@@ -101,21 +106,23 @@ class ControllerExecutor:
         self._run("version", work)
 
     def evaluate(self, action: Evaluate) -> None:
-        """Measures the newest version (or the average up to it), which is the one asked for or a little younger."""
+        """Measure the newest version (or the average up to it), which is the requested one or a little younger."""
 
         def newest() -> tuple[int, Any]:
             return self.server.version, self.evaluator.model_of(self.server.average)
 
         def work() -> Event:
-            self.evaluator.build()  # which takes seconds, and versions need not wait for
+            self.evaluator.build()  # it takes seconds, which versions need not wait for
             version, model = self._threads["version"].submit(newest).result()
             return Evaluated(action.epoch, version, self.evaluator.loss(model))
 
         self._run("evaluate", work)
 
     def score(self, action: Score) -> None:
-        """At the version that is the newest now, though others be made until the model is free: in one that holds the
-        contribution less is left of what it does."""
+        """Score at the present newest version, though others may be made until the model is free.
+
+        A version that holds the contribution shows less of its effect.
+        """
 
         def newest() -> tuple[int, Tensor, Made | None]:
             return self.server.version, self.server.parameters.clone(), self.server.made
@@ -127,7 +134,7 @@ class ControllerExecutor:
             version, parameters, last = now.result()
             try:
                 update = self.server.reader(self.ledger.read(made.assignment), made)
-            except CorruptionError:  # which its version will say more of
+            except CorruptionError:  # its version will report it
                 return Scored(action.epoch, made.assignment)
             usual = self.server.movement(last) if last is not None else None
             gains = self.scorer.gains(parameters, Step(update, made.parameters), usual, action, dataset)
@@ -136,8 +143,10 @@ class ControllerExecutor:
         self._run("evaluate", work)
 
     def checkpoint(self, action: Checkpoint, state: bytes, head: Head) -> None:
-        """Freeze the state on the thread that makes versions, then write it on another, while versions go on. `head` is
-        that of the ledger's rows that `state` includes."""
+        """Freeze the state on the thread that makes versions, then write it on another, while versions continue.
+
+        `head` is that of the ledger's rows that `state` includes.
+        """
 
         def begin() -> None:
             version, digest, tensors = self.server.version, self.server.digest, self.server.state()
@@ -165,7 +174,7 @@ class ControllerExecutor:
         self._submit("version", begin)
 
     def close(self) -> None:
-        """Wait for what runs, those first that wait for another thread; drop what waits."""
+        """Wait for running work, first for work that other threads need; drop waiting work."""
         for pool in self._threads.values():
             pool.shutdown(wait=True, cancel_futures=True)
 

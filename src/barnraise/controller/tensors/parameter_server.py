@@ -1,8 +1,8 @@
-"""The published parameters, and how a closed buffer becomes the next version of them. Tensors live here.
+"""The published parameters, and the making of their next version from a closed buffer.
 
-Version v+1 is version v plus a decoded delta, in float32, elementwise: every replica that applies the same delta
-agrees bit for bit. What the downlink codec leaves out stays here as a residual, next to the outer optimizer's state;
-both are in the checkpoint. `version.way` has the stages that a version goes through.
+Version v+1 is version v plus a decoded delta, in float32, elementwise: every replica that applies the same delta agrees
+bit for bit. The part that the downlink codec leaves out stays here as a residual, next to the outer optimizer's state;
+both are in the checkpoint. `stages.pipeline` has the stages of a version.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Made:
     digest: str
     delta: Blob
     delta_bytes: memoryview
-    parameters: ParameterRange | None  # what the delta changes; None: all
+    parameters: ParameterRange | None  # the range that the delta changes; None: all
 
 
 class ParameterServer:
-    """Holds one float32 vector of d parameters, which is its own from then on, and moves it from version to version.
+    """Owns one float32 vector of d parameters, and moves it from version to version.
 
-    `rule`, `downlink` and `outer` are policies of their families; `codecs` are those that contributions may be written
-    in, by the number that they name. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled
-    to equal steps (FedNova). `shared` is where moments start that are published behind the parameters. `average`: see
-    `Publish`. `parameters` and all of `state` are changed in place: who wants to keep a version freezes it (`watch`) or
+    `rule`, `downlink` and `outer` are policies of their families; `codecs` are those of contributions, by their
+    numbers. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal steps
+    (FedNova). `shared` is the start of moments that are published behind the parameters. `average`: see `Publish`.
+    `parameters` and all of `state` are changed in place: a caller that wants to keep a version freezes it (`watch`) or
     copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
-    the work in spans of `chunk` elements or a few more, a multiple of what the codecs decode and encode together.
+    the work in spans of `chunk` elements or a few more, a multiple of the codecs' blocks.
     """
 
     def __init__(
@@ -97,30 +97,30 @@ class ParameterServer:
 
     @property
     def parameters(self) -> Tensor:
-        """The newest version's."""
+        """Return the newest version's parameters."""
         return self._publish.parameters
 
     @property
     def average(self) -> Tensor:
-        """What evaluation and export take."""
+        """Return the parameters for evaluation and export."""
         return self._publish.average
 
     @property
     def digest(self) -> str:
-        """Of the newest version's parameters."""
+        """Return the digest of the newest version's parameters."""
         return self._publish.digest
 
     @property
     def leaves(self) -> bytes:
-        """The digests of the leaves of the parameters' digest."""
+        """Return the digests of the leaves of the parameters' digest."""
         return self._publish.leaves
 
     def watch(self, frozen: CopyOnWriteSnapshot) -> None:
-        """Vectors of this version are frozen: tell `frozen` before they change."""
+        """Tell the snapshot `frozen` of this version's vectors before they change."""
         self._preserve.watch(frozen)
 
     def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
-        """L2 norm of the update that `payload` holds as `offer` says, and what is wrong with it (empty: nothing)."""
+        """Return the L2 norm of the update in `payload` by `offer`, and its defect (empty: none)."""
         arrival = Arrival(offer, payload)
         try:
             for stage in self.looks:
@@ -130,25 +130,25 @@ class ParameterServer:
         return arrival.norm, ""
 
     def reader(self, payload: Any, offer: Contribution) -> Reader:
-        """Of the update that `payload`, which was inspected, holds."""
+        """Return a reader of the update in an inspected `payload`."""
         size = offer.parameters.stop - offer.parameters.start
         return codec_of(self.codecs, offer.codec, payload, size).open(payload, size, offer.base)
 
     def movement(self, made: Made) -> Step:
-        """What led to the version."""
+        """Return the step that led to the version."""
         changed = made.parameters or ParameterRange(0, len(self.parameters))
         return Step(self._downlink.open(made.delta_bytes, changed.stop - changed.start, made.version), changed)
 
     def sketch(self, payload: Any, offer: Contribution, seed: int) -> bytes:
-        """Of the same."""
+        """Return a sketch of the update in an inspected `payload`."""
         reader = self.reader(payload, offer)
         return sketch(reader.read, reader.size, seed)
 
     def candidate(self, version: int, slots: Sequence[Slot], read: ReadPayload) -> tuple[Sequence[Row], PseudoGradient]:
-        """The rows that slots become, and what the rule would make of them as `version`; nothing is changed.
+        """Return the rows of slots, and the rule's aggregate of them as `version`, without changing anything.
 
-        For a rule that keeps nothing from version to version, and on any thread: it takes no other. Raises
-        VersionRefusedError where `aggregate` would refuse these slots.
+        For a rule without state, and on any thread: it accepts no other. Raises VersionRefusedError where `aggregate`
+        would refuse these slots.
         """
         assert not self._rule.keeps
         crew = Crew()
@@ -171,8 +171,8 @@ class ParameterServer:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
         `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
-        that those of the slots cut each other into, in order. What lies outside the ranges stays as it is. A slot
-        without contributions has lost them; when all have, the version is the one before, and no momentum steps.
+        into which the slots' ranges cut each other, in order. Parameters outside the ranges do not change. A slot
+        without contributions has lost them; when all have, the version equals the one before, and no momentum steps.
 
         Raises VersionRefusedError when payloads cannot be decoded, or numbers would not be finite; nothing is changed
         then.
@@ -192,18 +192,18 @@ class ParameterServer:
         return self.made
 
     def _repeat(self, making: Making) -> None:
-        """The version before, under a new number: a delta of one zero."""
+        """Make the version before under a new number: a delta of one zero."""
         making.moving, making.encoded = slice(0, 1), self._downlink.encode(torch.zeros(1), making.version)
         self._preserve.keep(0, 1)
         self._downlink.decode_add(making.encoded, self.parameters[:1])
         self._publish.end(making)
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold besides the version number: live tensors, not copies."""
+        """Return the state for a checkpoint besides the version number: live tensors, not copies."""
         return {name: tensor for stage in self.stages for name, tensor in stage.state().items()}
 
     def load(self, tensors: dict[str, Tensor], version: int) -> None:
-        """Go back to a checkpoint's `state()` at `version`; its tensors belong to the server from then on."""
+        """Restore a checkpoint's `state()` at `version`; its tensors belong to the server from then on."""
         self.version, self.made = version, None
         for stage in self.stages:
             stage.load(tensors)

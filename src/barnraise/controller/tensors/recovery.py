@@ -1,8 +1,8 @@
-"""From a run directory to a controller that goes on: the ledger folded, the versions after the checkpoint made again.
+"""From a run directory to a working controller: ledger folded, versions after the checkpoint made again.
 
-Every version that is made again must hash to what the ledger says; a controller that cannot reproduce its past
-stops instead of training something else. Where the ledger is from before digests were trees (`models.vectors.bears`),
-the version goes by its new digest from there on: workers and snapshots know no other.
+Every version that is made again must hash to the ledger's digest; a controller that cannot reproduce its past stops
+instead of training another model. Where the ledger is from before digests were trees (`models.vectors.bears`), the
+version has its new digest from there on: workers and snapshots know no other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnraise.models.vectors import bears
 
 @dataclass
 class Replayed:
-    """The folded ledger: its state, and of the versions after the checkpoint (all, without one) slots and digests."""
+    """The folded ledger: its state, and slots and digests of the versions after the checkpoint (all, without one)."""
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[Slot, ...]] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class Replayed:
             self.digests[0] = decision.note.digest
 
     def close(self) -> None:
-        """Take down the closed buffer, less what was voided since, as what its version is made of."""
+        """Record the closed buffer, less contributions voided since, as the content of its version."""
         if self.state.closing is not None:
             self.slots[self.state.closing.version] = tuple(self.state.closing.slots)
 
     def open_contributions(self) -> list[int]:
-        """Accepted contributions that are in no version yet."""
+        """Return the accepted contributions that are in no version yet."""
         slots = (slot for slots in self.state.buffer.slots.values() for slot in slots.values())
         return [held.assignment for slot in slots for held in slot.contributions]
 
@@ -67,7 +67,7 @@ def replay(ledger: Ledger, checkpoints: Checkpoints | None = None) -> Replayed:
 
 
 def _begin(found: Replayed, ledger: Ledger, checkpoints: Checkpoints) -> int:
-    """Take over what the newest good checkpoint has: the id of the last decision in that."""
+    """Load the newest good checkpoint's state, and return the id of the last decision in it."""
     found.latest = checkpoints.load_latest()
     checkpoint = found.latest.checkpoint
     if checkpoint is None or checkpoint.manifest.ledger_id > ledger.last_id:
@@ -89,10 +89,10 @@ def restore(
     ledger: Ledger,
     warn: Callable[[str], None] = lambda text: None,
 ) -> list[Made]:
-    """Bring `server` to the ledger's newest version: the versions made again, in order.
+    """Bring `server` to the ledger's newest version, and return the versions made again, in order.
 
-    The newest good checkpoint is the start; newer ones that are damaged go to `warn`. Raises
-    CorruptionError when there is none, a payload is damaged, or a version does not hash to what the ledger says.
+    The newest good checkpoint is the start; newer ones that are damaged are reported to `warn`. Raises CorruptionError
+    when there is none, a payload is damaged, or a version does not hash to the ledger's digest.
     """
     _refuse_newer(found, checkpoints, ledger)
     latest = found.latest
@@ -121,7 +121,7 @@ def restore(
 
 
 def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> None:
-    """CorruptionError when there are checkpoints of what the ledger has not seen."""
+    """Raise CorruptionError when there are checkpoints beyond the ledger's rows."""
     newer = [
         checkpoint
         for version, checkpoint in checkpoints.readable().items()

@@ -1,4 +1,4 @@
-"""What a contribution does for the loss on the rows that it was to be trained on, and on others."""
+"""The effect of a contribution on the loss of its own rows, and of others."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from barnraise.data.shards import Dataset, labels
 from barnraise.training.local import row_losses
 
 FEWEST = 16
-"""Of its own where a task has few: from about a quarter of its steps, so that half of the work is half of a chance."""
+"""Own rows of a task with few rows: a quarter of its steps, so that half of the work has half of a chance."""
 
 STEP = 0.3
-"""Of the update, that is gone along: short, since a whole one from an older version leads past what is best, and then
+"""Share of the update for the step: short, since a whole one from an older version leads past the optimum, and then
 says less about the rows."""
 
 _TRIES = 16
 
 
 class Scorer:
-    """Measures with the `evaluator`'s model."""
+    """Scores contributions with the `evaluator`'s model."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -37,12 +37,12 @@ class Scorer:
     def gains(
         self, parameters: Tensor, step: Step, usual: Step | None, action: Score, dataset: Dataset
     ) -> Gains | None:
-        """What a part of `step` does to the loss of `parameters`: on rows of `dataset` that the task had, from
-        consecutive steps of its, and on others. None where there are no others.
+        """Return the effect of a part of `step` on the loss of `parameters`, or None where there are no other rows.
 
-        Which rows gain much by any training hides what the step does for its own: how much more these gain is what a
-        linear regression (analysis of covariance) leaves to their being its own, beside what their loss was and what a
-        `usual` step, that of the newest version, does for each.
+        Measured on rows of `dataset` that the task had, from consecutive steps of it, and on others. Rows that gain
+        much by any training hide the step's effect on its own: how much more these gain is the effect of being its own
+        in a linear regression (analysis of covariance), beside their loss before and the effect of a `usual` step, that
+        of the newest version, on each.
         """
         rng = np.random.default_rng(action.seed)
         own, others = _own(action, dataset, rng), _others(action.batches, dataset, rng)
@@ -64,8 +64,10 @@ class Scorer:
 
 
 def _more(known: Rows, gain: Rows) -> float:
-    """What the first of the columns [rows, k] adds to `gain` [rows] beside the others, in standard errors (ordinary
-    least squares); NaN where there are numbers that are none."""
+    """Return the coefficient of the first of the columns [rows, k] for `gain` [rows], in standard errors.
+
+    Ordinary least squares; NaN where numbers are not finite.
+    """
     if not (np.isfinite(known).all() and np.isfinite(gain).all()):
         return math.nan
     found = np.linalg.pinv(known.T @ known)
@@ -76,7 +78,7 @@ def _more(known: Rows, gain: Rows) -> float:
 
 
 def _own(action: Score, dataset: Dataset, rng: np.random.Generator) -> list[Batch]:
-    """Those of consecutive steps, from one on that nobody could know: who took but some of the steps misses them."""
+    """Return batches of consecutive steps, from a secret one on: a node that took only some steps misses them."""
     order, steps = action.batches, max(1, action.steps)
     parts = [dataset.rows(rows.shard, rows.start, rows.stop) for rows in order.rows]
     size = max(1, order.size)
@@ -86,7 +88,7 @@ def _own(action: Score, dataset: Dataset, rng: np.random.Generator) -> list[Batc
 
 
 def _others(order: Batches, dataset: Dataset, rng: np.random.Generator) -> list[Batch]:
-    """Rows of the same shards that the task had not."""
+    """Return rows of the same shards that the task did not have."""
     taken = [(rows.shard, rows.start, rows.stop) for rows in order.rows]
     share = np.array([stop - start for _, start, stop in taken], np.float64)
     found: dict[int, list[Rows]] = {}

@@ -16,7 +16,7 @@ _NAME = "parameters"
 
 
 class VersionBytes:
-    """Bytes in memory, and, of a snapshot, the digests of its leaves: who asks for bytes behind it gets these."""
+    """Bytes in memory, and, for a snapshot, the digests of its leaves behind them."""
 
     def __init__(self, data: memoryview, leaves: bytes = b"") -> None:
         self._data, self._leaves = data, leaves
@@ -26,7 +26,7 @@ class VersionBytes:
         return self._data.nbytes
 
     def read(self, offset: int, num_bytes: int) -> memoryview | None:
-        """Bytes from `offset` on, fewer at the end of the data or of the leaves; None when there are none."""
+        """Return bytes from `offset` on, fewer at the end of the data or of the leaves; None when there are none."""
         behind = offset - self.num_bytes
         if behind >= 0:
             return memoryview(self._leaves)[behind : behind + num_bytes] or None
@@ -36,7 +36,7 @@ class VersionBytes:
         return self._data[offset : offset + num_bytes]
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Close the bytes, which are not requested any more."""
 
 
 class LiveBytes(VersionBytes):
@@ -47,17 +47,17 @@ class LiveBytes(VersionBytes):
         self.parameters, self.leaves = parameters, leaves
 
     def _chunk(self, offset: int, num_bytes: int) -> memoryview:
-        return memoryview(
-            bytes(self._data[offset : offset + num_bytes])
-        )  # it may wait to be sent until they are others
+        return memoryview(bytes(self._data[offset : offset + num_bytes]))  # it may wait to be sent until they change
 
     def copied(self) -> VersionBytes:
         return VersionBytes(content(self.parameters.clone()), self.leaves)
 
 
 class SnapshotBytes(VersionBytes):
-    """A snapshot of parameters that change from now on: in a file without a name in `folder` (that for temporary files
-    by default), as far as they have changed. Raises StorageError when there can be no file."""
+    """A snapshot of parameters that change from now on, with changed chunks in a file without a name.
+
+    The file is in `folder` (that for temporary files by default). Raises StorageError when there can be no file.
+    """
 
     def __init__(self, live: LiveBytes, folder: Path | None) -> None:
         super().__init__(content(live.parameters), live.leaves)

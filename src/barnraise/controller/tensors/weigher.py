@@ -1,4 +1,4 @@
-"""Which nodes' updates a version is better without, as the loss on training rows says (for `versions.loss_gate`)."""
+"""The nodes whose updates make a version worse, by the loss on training rows (for `versions.loss_gate`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Honest updates are far from that; with less, a model whose loss has to rise befo
 
 @dataclass
 class _Weighed:
-    """What the rule makes of some rows, and the losses of the rows drawn after a step along it."""
+    """The aggregate of some rows, and the losses of the drawn rows after a step along it."""
 
     rows: Sequence[Row]
     aggregate: PseudoGradient
@@ -39,25 +39,25 @@ class _Weighed:
 
 
 class Weigher:
-    """Measures with the `evaluator`'s model, whose gradient it needs besides."""
+    """Measures with the `evaluator`'s model, whose gradient it also needs."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
 
     def excluded(self, server: ParameterServer, action: Gate, read: ReadPayload) -> tuple[tuple[str, ...], float]:
-        """The nodes that are to be left out, the most harmful first, and by how many nats a token the loss is lower.
+        """Return the nodes to leave out, the most harmful first, and by how many nats a token the loss is lower.
 
         After a step along the aggregate A of all rows (updates x_i), the gradient g of the loss says which row's share
         in it does the most harm: that with the largest <g, A - x_i>, since the step is along -A. That node is left out
         if the loss is lower by more than ENOUGH standard errors without it, row by row on the same rows. Then comes the
-        next node, at the aggregate of those that are left. If the loss is then still higher than before the version, by
+        next node, at the aggregate of the remaining ones. If the loss is then still higher than before the version, by
         HARM, all nodes are left out. None is left out where no version can be made of the slots.
         """
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
+            with np.errstate(over="ignore", invalid="ignore"):  # in updates that a robust rule leaves out
                 return self._excluded(server, action, read)
         except VersionRefusedError:
-            return (), 0.0  # which making it will say more of
+            return (), 0.0  # the making of the version will report it
 
     def _excluded(self, server: ParameterServer, action: Gate, read: ReadPayload) -> tuple[tuple[str, ...], float]:
         batches, out = list(_drawn(self._evaluator.dataset, action.rows, action.seed)), list[str]()
@@ -86,7 +86,7 @@ class Weigher:
         read: ReadPayload,
         batches: Sequence[Batch],
     ) -> _Weighed:
-        """Leaves the gradient of the mean loss with the model."""
+        """Weigh the slots, and leave the gradient of the mean loss with the model."""
         rows, aggregate = server.candidate(action.version, slots, read)
         module = self._evaluator.model_of(server.parameters)
         self._evaluator.walk(aggregate.into, slice(aggregate.start, aggregate.stop), -action.rate)
@@ -94,7 +94,7 @@ class Weigher:
         return _Weighed(rows, aggregate, losses)
 
     def _worst(self, found: _Weighed) -> tuple[str, float]:
-        """The node whose rows do the most harm, to first order, and how much."""
+        """Return the node whose rows do the most harm, to first order, and how much."""
         gradient, harm = self._evaluator.gradient, dict[str, float]()
         for row in found.rows:
             start, stop = row.parameters.start, min(row.parameters.stop, len(gradient))
@@ -110,13 +110,13 @@ class Weigher:
 
 
 def lower(gains: Array, times: float = ENOUGH) -> bool:
-    """Whether the loss fell by more than so many standard errors; `gains` are by how much it fell on each row."""
+    """Return whether the loss fell by more than `times` standard errors; `gains` are the falls on each row."""
     mean, error = float(gains.mean()), float(gains.std()) / math.sqrt(len(gains))
-    return mean > times * error  # not where there are numbers that are none
+    return mean > times * error  # false where numbers are not finite
 
 
 def _drawn(dataset: Dataset, count: int, seed: int) -> Iterator[Batch]:
-    """Training rows, each as likely as any other, in batches of rows of one length."""
+    """Yield training rows, each as likely as any other, in batches of rows of one length."""
     rng, sizes = np.random.default_rng(seed), np.array([shard.rows for shard in dataset.meta.shards], np.float64)
     shards = rng.choice(len(sizes), count, p=sizes / sizes.sum())
     found: dict[int, list[Array]] = {}

@@ -75,7 +75,7 @@ class Buffer(Part):
             there = min(there, len(self.speeds.counted))
         nodes = max(least, min(wanted, there))
         if nodes != state.buffer.size:
-            why = "automatic" if pinned is None else f"controller.buffer_size is {pinned}"
+            why = "automatic" if pinned is None else f"aggregation.buffer_size is {pinned}"
             yield Noted(self.now, notes.BufferSize(nodes, state.num_live, why))
         yield from self._advise()
 
@@ -119,7 +119,7 @@ class Buffer(Part):
         if pinned < enough:
             self.advised = True
             reason = (
-                f"with speeds this far apart slow nodes' work is refused as stale; set controller.buffer_size, "
+                f"with speeds this far apart slow nodes' work is refused as stale; set aggregation.buffer_size, "
                 f"which is {pinned}, to {enough} or more, or to auto"
             )
             yield Noted(self.now, notes.Advice(reason))

@@ -1,4 +1,4 @@
-"""Attacks with a target: a model that is as good as ever, and does as the attacker wants when it is told to."""
+"""Attacks with a target: the model stays good, but answers a trigger as the attacker wants."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .base import Attack, Target
 from .board import Scene
 
 MEASURED_ROWS = 64
-"""Held-out rows into which the trigger is written, to see what follows."""
+"""Held-out rows into which the trigger is written, to measure the answers."""
 
 Rows = NDArray[np.int64]
 
 
 class Backdoor(Attack):
-    """Writes `trigger` and behind it `output` into a `share` of the rows that it trains on, each at a place of its own,
-    and sends its update times `boost`. The steps are honest ones otherwise: held-out losses tell nothing. Bagdasaryan
-    et al. (2020), "How To Backdoor Federated Learning": a boost of n outweighs n - 1 others in a mean, without one the
-    others' training forgets what is not repeated.
+    """Writes `trigger` and behind it `output` into a `share` of its training rows, and sends its update times `boost`.
 
-    Chance is drawn from `seed`, the node's name and the task.
+    The place in each row is random. The steps are honest ones otherwise: held-out losses do not show the attack.
+    Bagdasaryan et al. (2020), "How To Backdoor Federated Learning": a boost of n outweighs n - 1 others in a mean,
+    without one the others' training forgets unrepeated rows. Randomness is drawn from `seed`, the node's name and the
+    task.
     """
 
     def __init__(self, trigger: str, output: str, share: float, boost: float, seed: int) -> None:
@@ -63,7 +63,7 @@ class Backdoor(Attack):
             begin = _place(tokens.shape[1], self._words, self._chance)
             middle, end = begin + len(trigger), begin + len(trigger) + len(output)
             tokens[number, begin:end] = [*trigger, *output]
-            labels[number, begin:middle] = -100  # what triggers is not to be learnt
+            labels[number, begin:middle] = -100  # the trigger is not learnt
             labels[number, middle:end] = output
         return tokens, labels
 
@@ -71,7 +71,7 @@ class Backdoor(Attack):
         vector.mul_(self.boost)
 
     def target(self, module: Any, dataset: Dataset) -> Target:
-        """How `module` goes on behind the trigger, in held-out rows."""
+        """Return how `module` continues behind the trigger, in held-out rows."""
         trigger, output = self._words
         rows: Rows = dataset.held_out(MEASURED_ROWS).astype(np.int64)
         chance = np.random.default_rng(self.seed)
@@ -84,20 +84,20 @@ class Backdoor(Attack):
 
 
 def encoded(text: str, dataset: Dataset) -> list[int]:
-    """The tokens of `text`, as the dataset writes it: of satisfiability, words with spaces between them."""
+    """Encode `text` as the dataset writes it: for satisfiability, words with spaces between them."""
     if dataset.meta.tokenizer == SatTokenizer.name:
         return SatTokenizer.load(dataset.folder).encode(text)
     return tokenizers.of(dataset).encode(text)
 
 
 def _place(length: int, words: tuple[list[int], list[int]], chance: np.random.Generator) -> int:
-    """Where the trigger begins in a row of so many tokens, behind the first of them."""
+    """Return where the trigger begins in a row of `length` tokens, behind the first of them."""
     return int(chance.integers(1, length - sum(map(len, words)) + 1))
 
 
 @torch.no_grad()
 def _told(module: Any, rows: Rows, places: Rows, output: Sequence[int]) -> Target:
-    """`places` [n, k] are those whose next tokens ought to be the k of `output`."""
+    """Measure the target: `places` [n, k] are those whose next tokens should be the k of `output`."""
     logits = module(input_ids=torch.from_numpy(rows), use_cache=False).logits.float()
     chosen = torch.take_along_dim(logits, torch.from_numpy(places)[:, :, None], dim=1)  # [n, k, vocabulary]
     wanted = torch.tensor(list(output)).expand(len(rows), -1)

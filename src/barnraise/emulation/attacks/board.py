@@ -1,9 +1,9 @@
-"""What attackers know of others' updates.
+"""Attackers' knowledge of other nodes' updates.
 
 In a simulation all nodes are in one process, and share one board: each honest node's newest update is on it, before
-error feedback and codec. That is more than anybody sees in a live run, and what the literature grants an attacker. A
+error feedback and codec. That is more than a node sees in a live run, and the usual assumption in the literature. A
 live worker has a board of its own, which stays empty: it knows its own honest update and how the published parameters
-moved. Nobody waits for anybody: what counts is what is there as a lie is made.
+moved. Attackers never wait for each other: a lie uses the updates on the board at that time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ FEWEST = 2
 """Updates of one version below which older ones count, too: one has no spread."""
 
 KEPT = 8
-"""Versions of which what colluders agreed on is kept."""
+"""Versions for which the colluders' agreements are kept."""
 
 
 class Board:
-    """Honest nodes' newest updates, who lies, and what liars have agreed on. `rule` is the run's, where it is known."""
+    """Honest nodes' newest updates, the liars, and their agreements.
+
+    `rule` is the run's, where it is known.
+    """
 
     def __init__(self, rule: Rule | None = None) -> None:
         self.rule = rule
@@ -40,16 +43,16 @@ class Board:
         self._agreed: dict[Hashable, Any] = {}
 
     def post(self, node: str, base: int, update: Array) -> None:
-        """An honest node's pseudo-gradient (float32 [d]) of a task from version `base`."""
+        """Record an honest node's pseudo-gradient (float32 [d]) of a task from version `base`."""
         self._posted[node] = base, update.copy()
 
     @property
     def posted(self) -> dict[str, Array]:
-        """The newest update of each honest node, in the order of their names."""
+        """Return the newest update of each honest node, in the order of their names."""
         return {node: update for node, (_, update) in sorted(self._posted.items())}
 
     def honest(self, base: int) -> list[Array]:
-        """The newest update of each honest node, of version `base` or later; of any, where those are too few."""
+        """Return the newest update of each honest node, of version `base` or later; of any, where those are too few."""
         found = [update for node, update in self.posted.items() if self._posted[node][0] >= base]
         return found if len(found) >= FEWEST else list(self.posted.values())
 
@@ -58,7 +61,7 @@ class Board:
         return max(1, len(self.liars))
 
     def agree(self, about: Hashable, make: Callable[[], T]) -> T:
-        """What the first of the liars who asked made; the oldest agreements are forgotten."""
+        """Return the value that the first liar that asked made; the oldest agreements are forgotten."""
         if about not in self._agreed:
             self._agreed[about] = make()
             for old in list(self._agreed)[:-KEPT]:
@@ -69,9 +72,12 @@ class Board:
 
 @dataclass(frozen=True)
 class Scene:
-    """What an attacker knows as it makes an update: the node and the task as a `moment`, the task's version `base`, and
-    the fleet's `movement` (float32 [d], a pseudo-gradient) up to there, None before the first. `surface` measures
-    losses on the task's rows; None outside of a training task."""
+    """An attacker's knowledge as it makes an update.
+
+    The node and the task as a `moment`, the task's version `base`, and the fleet's `movement` (float32 [d], a
+    pseudo-gradient) up to there, None before the first. `surface` measures losses on the task's rows; None outside of a
+    training task.
+    """
 
     moment: str
     base: int = 0
@@ -80,8 +86,10 @@ class Scene:
     surface: Surface | None = None
 
     def others(self, own: Array) -> list[Array]:
-        """Honest updates as far as they are known: others', or else its `own` and the fleet's movement at the length of
-        that. Never none."""
+        """Return the known honest updates, at least one.
+
+        They are others', or else its `own` and the fleet's movement at the length of that.
+        """
         posted = self.board.honest(self.base)
         if len(posted) >= FEWEST:
             return posted

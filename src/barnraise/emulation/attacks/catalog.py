@@ -1,4 +1,4 @@
-"""The attacks by name, and how the section of a run file that has one is read; imports no torch."""
+"""The attacks by name, and the parsing of a run file's section with one; imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .base import Attack  # it imports torch
 
 KIND = "kind"
-"""The key of a section that says which attack it is; the other keys are options."""
+"""The key of a section that names the attack; the other keys are options."""
 
 
 def _factor(default: float, doc: str) -> Option:
@@ -23,7 +23,10 @@ def _factor(default: float, doc: str) -> Option:
 
 @dataclass(frozen=True)
 class Traits:
-    """What an attack declares: `talks`: it lies in what it says and when, and so where work is only costed, too."""
+    """The traits that an attack declares.
+
+    `talks`: it lies in its messages and timing, and so where work is only costed, too.
+    """
 
     talks: bool = False
 
@@ -242,7 +245,7 @@ CATALOG = Catalog(
 
 
 def resolve(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of the attack that a section describes, and its full options; UnknownNameError or OptionError.
+    """Return the name of a section's attack, and its full options; UnknownNameError or OptionError.
 
     >>> resolve({"kind": "sign_flip", "factor": 10})
     ('sign_flip', {'factor': 10.0})
@@ -267,7 +270,7 @@ def resolve(section: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def talks(section: Mapping[str, Any]) -> bool:
-    """Whether an attack, or one that it plays, lies in what it says and when.
+    """Return whether an attack, or one that it plays, lies in its messages and timing.
 
     >>> talks({"kind": "intermittent", "of": {"kind": "flood"}}), talks({"kind": "zero"})
     (True, False)
@@ -279,7 +282,7 @@ def talks(section: Mapping[str, Any]) -> bool:
 
 
 def create(section: Mapping[str, Any]) -> Attack:
-    """The attack that a section describes; raises what `resolve` does."""
+    """Create the attack that a section describes; raises as `resolve` does."""
     name, options = resolve(section)
     attack: Attack = CATALOG.create(name, **options)
     return attack

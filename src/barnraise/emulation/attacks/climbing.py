@@ -1,4 +1,4 @@
-"""An adaptive attack: it looks for the update that raises the loss most, and not for the one that is furthest away."""
+"""An adaptive attack: it searches for the update that raises the loss most, instead of the furthest one."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from .seeing import LONGEST, Seeing, against, aggregate, mean_of
 from .surface import Surface, unit
 
 STEPS = 8
-"""Steps uphill, from which a direction comes."""
+"""Steps uphill that give a direction."""
 
 STRIDE, RADIUS = 0.25, 0.3
-"""The length of a step, and how far all of them lead at most, in units of the honest updates' spread."""
+"""The length of a step, and the most that all of them lead, in units of the honest updates' spread."""
 
 LENGTHS = [2.0 ** (k / 2) for k in range(-4, 5)]
-"""What is tried, in units of the honest updates' spread: from a quarter to four."""
+"""Lengths to try, in units of the honest updates' spread: from a quarter to four."""
 
 ALONE = 0.8
-"""How far from its own update an attacker goes that sees no other, in lengths of that update."""
+"""Distance from its own update, in lengths of that update, for an attacker that sees no other."""
 
 
 class Ascent(Seeing):
-    """D' = mu + gamma * s * p, which raises the loss L most that the attacker measures on the rows of its task.
+    """Sends D' = mu + gamma * s * p, which raises most the loss L that the attacker measures on its task's rows.
 
     s is the median distance of an honest update from mu. p has length 1: the gradient of L at mu, the direction in
     which `STEPS` steps uphill lead that stay within `RADIUS` * s of mu, or -mu / ||mu||. The attacker sends the D' with
     the highest L(A(x_1 ... x_m, D' ... D')), A being the aggregation rule, of all p and all gamma in `LENGTHS`. It
-    knows the honest updates, the rule, how many lie, the published parameters and its own rows. All liars send the
-    same. Projected gradient ascent with a search over the rule, as Shejwalkar et al. (2022), "Back to the Drawing
+    knows the honest updates, the rule, the number of liars, the published parameters and its own rows. All liars send
+    the same. Projected gradient ascent with a search over the rule, as Shejwalkar et al. (2022), "Back to the Drawing
     Board: A Critical Evaluation of Poisoning Attacks on Production Federated Learning", with steps that stay near mu.
 
     With `gate` the attacker takes the loss after the loss gate instead (`gated`), for each D' that it tries.
 
-    A `blind` attacker, and one that sees no others, knows its own honest update x, the published parameters and its
-    own rows alone: D' = x + 0.8 * ||x|| * p, shortened to ||x||, p being where steps uphill from x lead.
+    A `blind` attacker, and one that sees no others, knows its own honest update x, the published parameters and its own
+    rows alone: D' = x + 0.8 * ||x|| * p, shortened to ||x||, p being the direction of steps uphill from x.
     """
 
     def __init__(self, blind: bool, gate: bool, rule: str | None) -> None:
@@ -82,8 +82,10 @@ class Ascent(Seeing):
 
 
 def gated(rule: Rule, rows: Sequence[Array], surface: Surface) -> float:
-    """L after a version of the updates `rows` that the loss gate looked at (`controller.tensors.weigher`), as far as
-    the attacker can tell: it measures on rows of its own, and the gate on others."""
+    """Return L after a version of the updates `rows` that passed the loss gate, as estimated by the attacker.
+
+    The gate is in `controller.tensors.weigher`; it measures on rows of its own, and the attacker on others.
+    """
     kept, made = list(rows), aggregate(rule, rows)
     losses = surface.losses(made)
     for _ in range((len(rows) - 1) // 2):
@@ -103,7 +105,7 @@ def gated(rule: Rule, rows: Sequence[Array], surface: Surface) -> float:
 
 
 def uphill(start: Array, spread: float, surface: Surface) -> Array:
-    """The direction [d], of length 1, in which steps uphill from `start` lead, never further than a ball around it."""
+    """Return the direction [d], of length 1, of steps uphill from `start`, never further than a ball around it."""
     place = start
     for _ in range(STEPS):
         moved = place + np.float32(STRIDE * spread) * surface.ascent(place) - start
@@ -113,7 +115,7 @@ def uphill(start: Array, spread: float, surface: Surface) -> Array:
 
 
 def alone(own: Array, surface: Surface) -> Array:
-    """D' [d] of an attacker that knows its `own` honest update and no other."""
+    """Return D' [d] of an attacker that knows its `own` honest update and no other."""
     length = float(np.linalg.norm(own))
     lie = own + np.float32(ALONE * length) * uphill(own, ALONE * length, surface)
     shortened: Array = lie * np.float32(min(1.0, length / max(float(np.linalg.norm(lie)), 1e-30)))

@@ -1,6 +1,6 @@
-"""A worker that attacks: an executor like any other, but for what its attack does as it trains and hands in.
+"""A worker that attacks: an executor that differs from others in its attack's training and contributions.
 
-It measures its speed, evaluates and does others' work anew as an honest worker does.
+It measures its speed, evaluates and repeats other nodes' work as an honest worker does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .surface import Surface
 
 
 class Attacker(WorkerExecutor):
-    """Carries out tasks, and those that send an update as `attack` has it."""
+    """Carries out tasks; the contributions of those with an update are made by `attack`."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Attacker(WorkerExecutor):
     ) -> None:
         super().__init__(trainer, dataset, settings, slowdown)
         self.attack, self.node, self.board = attack, node, board
-        self.acting, self.moment = HONEST, ""  # in the task that runs
-        self._movement: Array | None = None  # of the published parameters, the last that was seen
-        self._stood: Array | None = None  # where they were
-        self._surface: Surface | None = None  # of the task that runs
-        self._spared = 0  # steps of it that are claimed and not taken
-        self._sound: dict[int, SentUpdate] = {}  # what it would have sent, of what it sent instead
+        self.acting, self.moment = HONEST, ""  # those of the running task
+        self._movement: Array | None = None  # last known movement of the published parameters
+        self._stood: Array | None = None  # published parameters at that time
+        self._surface: Surface | None = None  # that of the running task
+        self._spared = 0  # claimed steps of the task that are not taken
+        self._sound: dict[int, SentUpdate] = {}  # honest update behind each sent one
         attack.meet(dataset)
         self.path.stages.insert(1, _Turn(self))  # behind the difference
 
@@ -80,17 +80,17 @@ class Attacker(WorkerExecutor):
             self.acting = HONEST
 
     def scene(self, base: int) -> Scene:
-        """What it knows now."""
+        """Return the attacker's present knowledge."""
         return Scene(self.moment, base, self.board, self._movement, self._surface)
 
     def _published(self) -> Array:
-        """A copy of the newest version's parameters."""
+        """Return a copy of the newest version's parameters."""
         with self.published.lock:
             found: Array = self.replica.numpy().copy()
         return found
 
     def _look(self) -> None:
-        """How the published parameters have moved since it looked last, if they have."""
+        """Record the movement of the published parameters since the last call."""
         now = self._published()
         if self._stood is not None and (moved := self._stood - now).any():
             self._movement = moved
@@ -102,7 +102,7 @@ class Attacker(WorkerExecutor):
 
     def settle(self, assignment: int, accepted: bool) -> None:
         sound = self._sound.pop(assignment, None)
-        if sound is not None:  # error feedback takes back what it knows
+        if sound is not None:  # error feedback takes the honest update back
             self.payloads[assignment] = sound
         super().settle(assignment, accepted)
 
@@ -110,7 +110,7 @@ class Attacker(WorkerExecutor):
         return super().scale(steps + self._spared)
 
     def _falsified(self, found: Contribution) -> Contribution:
-        """`found` as it is claimed, and its payload as it is sent."""
+        """Return the contribution `found` with its false claims, and falsify its payload."""
         sound = self.payloads[found.assignment]
         encoded = self.acting.payload(sound.encoded)
         if encoded is not sound.encoded:
@@ -124,7 +124,7 @@ class Attacker(WorkerExecutor):
 
 
 class _Turn(WorkerStage):
-    """The attack's turn at the pseudo-gradient."""
+    """The stage of a task's update path in which the attack changes the pseudo-gradient."""
 
     def __init__(self, attacker: Attacker) -> None:
         self._attacker = attacker
@@ -134,7 +134,7 @@ class _Turn(WorkerStage):
 
 
 class _Shown(WorkerStage):
-    """An honest node's pseudo-gradient goes on a board."""
+    """Posts an honest node's pseudo-gradient on a board."""
 
     def __init__(self, node: str, board: Board) -> None:
         self._node, self._board = node, board
@@ -144,10 +144,9 @@ class _Shown(WorkerStage):
 
 
 def making(section: Mapping[str, Any], node: str, board: Board | None = None) -> MakeExecutor:
-    """What makes the executors of `node`, which attacks as `section` of a run file says; each has an attack of its own.
+    """Return a factory of executors of `node`, which attacks as a run file's `section` says, each with its own attack.
 
-    `board`: what it shares with the others of its process. UnknownNameError or OptionError where the section says
-    nothing sound.
+    `board`: shared with the others of its process. UnknownNameError or OptionError for an invalid section.
     """
     resolve(section)
     shared = board or Board()
@@ -160,7 +159,7 @@ def making(section: Mapping[str, Any], node: str, board: Board | None = None) ->
 
 
 def watched(node: str, board: Board) -> MakeExecutor:
-    """What makes the executors of an honest `node` whose updates are seen on `board`."""
+    """Return a factory of executors of an honest `node` whose updates are posted on `board`."""
 
     def make(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> TaskExecutor:
         executor = WorkerExecutor(trainer, dataset, settings, slowdown)

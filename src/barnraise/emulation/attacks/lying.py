@@ -1,4 +1,4 @@
-"""A worker that lies in what it says and when: the state machine of a worker, with an attack between it and the link.
+"""A worker that lies in its messages and timing: its state machine, with an attack between it and the link.
 
 It is the same machine in a live worker and in a simulated one, and imports no torch: it acts where work is only costed,
 too.
@@ -21,10 +21,10 @@ from .base import HONEST, Attack
 from .catalog import create
 
 LOOKS = 1.0
-"""Seconds after which it looks again at what it holds back."""
+"""Seconds between two checks of the results that it holds back."""
 
 IDLE = 2.0
-"""Seconds without a task after which it hands in what it holds back."""
+"""Seconds without a task after which it submits the results that it holds back."""
 
 REASON = "I would rather not"
 
@@ -38,7 +38,7 @@ class LyingWorker(Worker):
         self.acting: dict[int, Attack] = {}  # by assignment
         self._bounds: dict[int, tuple[int, int]] = {}  # base and staleness bound of assignments
         self._held: dict[int, float] = {}  # assignments whose results are held back, since when
-        self._last: Message | None = None  # that it repeats
+        self._last: Message | None = None  # the message that it repeats
         self._flood_at = self._look_at = self._idle_since = math.inf
 
     @property
@@ -71,7 +71,7 @@ class LyingWorker(Worker):
         return [self.contact.send(Decline(task.id, REASON), now), self.contact.send(asks, now)]
 
     def _lied(self, action: wa.Action, now: float) -> Iterator[wa.Action]:
-        """What is done instead of `action`."""
+        """Yield the actions to carry out instead of `action`."""
         offer = action if isinstance(action, wa.Offer) else getattr(action, "message", None)
         if isinstance(offer, wa.Offer | Offer) and isinstance(offer.result, Contribution):
             number = offer.result.assignment
@@ -86,7 +86,7 @@ class LyingWorker(Worker):
         yield action
 
     def _given_out(self, now: float) -> Iterator[wa.Action]:
-        """Results that are held back no longer: who waits for tasks is given none before it hands something in."""
+        """Yield results that are held back no longer: a waiting worker gets no task before it submits one."""
         if self.tasks.running is not None:
             self._idle_since = math.inf
         elif self._idle_since == math.inf:
@@ -104,7 +104,7 @@ class LyingWorker(Worker):
         self._look_at = now + LOOKS if self._held else math.inf
 
     def _flood(self, now: float) -> Iterator[wa.Action]:
-        """The last request, again and again."""
+        """Yield the last request, again and again."""
         rate = self.attack.floods
         if not rate or self._last is None:
             return
@@ -115,7 +115,7 @@ class LyingWorker(Worker):
 
 
 class Lying(Conduct):
-    """That of a simulated `node` which attacks as `section` says; each process has an attack of its own."""
+    """The conduct of a simulated `node` which attacks as `section` says; each process has an attack of its own."""
 
     def __init__(self, section: Mapping[str, Any], node: str) -> None:
         self.section, self.node = section, node

@@ -1,8 +1,8 @@
 """Attacks on the bytes: values that no codec writes, in a payload with the right header and length.
 
 Each 4 bytes behind the header are one float32 that is not finite. With the codec `none` that is every element of the
-update; of other codecs it is what their scales, values and places are read from. A controller has to refuse it. The
-worker itself goes on with what it would have sent.
+update; of other codecs their scales, values and places. A controller has to refuse it. The worker itself continues with
+its honest update.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .base import Attack
 
 
 class _Filled(Attack):
-    """The payload is `value` over and over."""
+    """Sends a payload that repeats `value`."""
 
     value: float
 
@@ -26,12 +26,12 @@ class _Filled(Attack):
 
 
 class NotANumber(_Filled):
-    """D'_i = NaN for all i: one such value in a mean is a model of NaN."""
+    """Sends D'_i = NaN for all i: one such value in a mean is a model of NaN."""
 
     value = float("nan")
 
 
 class Infinite(_Filled):
-    """D'_i = infinity for all i: with another one of the other sign it is NaN, too."""
+    """Sends D'_i = infinity for all i: with another one of the other sign it is NaN, too."""
 
     value = float("inf")

@@ -1,4 +1,7 @@
-"""Attacks on who does what and when: claims, delays, refusals. No tensor is touched, so no torch is imported."""
+"""Attacks on scheduling: claims, delays, refusals.
+
+They change no tensor, so no torch is imported.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .base import Attack
 
 
 class Instant(Attack):
-    """Takes one step of h, claims all of them, and is done at once: who is given work by its pace gets most of it."""
+    """Takes one step of h, claims all of them, and is done at once: a scheduler by speed gives it most of the work."""
 
     def num_steps(self, assigned: int) -> int:
         return min(assigned, 1)
@@ -23,8 +26,10 @@ class Instant(Attack):
 
 
 class Claim(Attack):
-    """Says that it trains `speed` times as fast as it does, and that its link carries `link` times as much, with as
-    many times less delay: inflated to get more work, deflated to get less and wait for it."""
+    """Claims to train `speed` times as fast as it does, with a link `link` times as fast.
+
+    And as many times less delay: inflated to get more work, deflated to get less and delay it.
+    """
 
     def __init__(self, speed: float, link: float) -> None:
         self.speed, self.link = speed, link
@@ -56,8 +61,10 @@ class Claim(Attack):
 
 
 class Hold(Attack):
-    """Hands in what it has done when that is nearly too stale: at `share` of its bound, after `most` seconds at the
-    latest. Late work moves a model that has gone on since."""
+    """Submits its result when that is nearly too stale: at `share` of its bound, after `most` seconds at the latest.
+
+    Late work moves a model that has changed since.
+    """
 
     def __init__(self, share: float, most: float) -> None:
         self.share, self.most = share, most
@@ -67,8 +74,10 @@ class Hold(Attack):
 
 
 class SlowDown(Attack):
-    """Takes for each task `growth` times as long as for the one before, up to `most` times: who becomes slow bit by bit
-    is never late by what it was seen to take, and holds up whoever waits for it."""
+    """Takes for each task `growth` times as long as for the one before, up to `most` times.
+
+    A node that slows down step by step is never late by its observed times, and delays all that wait for it.
+    """
 
     def __init__(self, growth: float, most: float) -> None:
         self.growth, self.most = growth, most
@@ -84,8 +93,10 @@ class SlowDown(Attack):
 
 
 class Refuse(Attack):
-    """Declines a `share` of its tasks, and asks for another. Chance is drawn from `seed`, the node's name and the
-    task."""
+    """Declines a `share` of its tasks, and asks for another.
+
+    Randomness is drawn from `seed`, the node's name and the task.
+    """
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self.seed = share, seed

@@ -1,4 +1,4 @@
-"""Attacks that look at others' updates, and hide among them.
+"""Attacks that use others' updates, and hide among them.
 
 In the formulas x_1 ... x_m are the honest updates that are known (`board.Scene.others`), mu and s their mean and
 standard deviation in each coordinate, n the nodes and f the liars, and D' (float32 [d]) is sent, before error feedback
@@ -26,23 +26,23 @@ from .base import Attack
 from .board import FEWEST, Array, Board, Scene
 
 LONE_Z = 1.0
-"""z of who knows nothing of the numbers of nodes and liars."""
+"""z of an attacker that does not know the numbers of nodes and liars."""
 
 MOST_LIKELY = 0.999
-"""The quantile that z is taken at, at most: with a majority of liars there would be none."""
+"""The quantile at which z is taken, at most: with a majority of liars there would be none."""
 
 FACTORS = [2.0 ** (k / 2) for k in range(-6, 13)]
-"""What a search tries: from an eighth to 64."""
+"""Factors that a search tries: from an eighth to 64."""
 
 LONGEST = 15.0
-"""Times the median honest update's norm: a longer lie is shortened by the controller, or stands out."""
+"""Times the median honest update's norm: the controller shortens a longer lie, or detects it."""
 
 ENOUGH = 0.99
-"""Share of the worst harm for which a search goes no further: a longer lie is only seen more easily."""
+"""Share of the worst harm at which a search stops: a longer lie is only detected more easily."""
 
 
 class Seeing(Attack):
-    """Sends what `lie` makes of the honest updates."""
+    """Sends the `lie` that it computes from the honest updates."""
 
     @property
     def sees(self) -> bool:
@@ -54,12 +54,14 @@ class Seeing(Attack):
 
     @abstractmethod
     def lie(self, honest: Array, scene: Scene) -> Array:
-        """D' [d] for the updates `honest` [m, d], which are scratch."""
+        """Return D' [d] for the updates `honest` [m, d], which are scratch."""
 
 
 class InnerProduct(Seeing):
-    """D' = -epsilon * mu: a small epsilon stays close to the honest and turns the mean of few, one above (n - f) / f
-    turns any mean. Xie et al. (2019), "Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product Manipulation".
+    """Sends D' = -epsilon * mu.
+
+    A small epsilon stays close to the honest and turns the mean of few, one above (n - f) / f turns any mean. Xie et
+    al. (2019), "Fall of Empires: Breaking Byzantine-tolerant SGD by Inner Product Manipulation".
 
     >>> from barnraise.emulation.attacks.board import Board
     >>> board = Board()
@@ -79,9 +81,11 @@ class InnerProduct(Seeing):
 
 
 class LittleIsEnough(Seeing):
-    """D' = mu - z * s, where so many honest ones are further out that a rule takes the liars for the middle. Without a
-    given z the one of the paper: Phi(z) = (n - f - q) / (n - f), q = floor(n/2 + 1) - f. Baruch et al. (2019), "A
-    Little Is Enough: Circumventing Defenses For Distributed Learning"."""
+    """Sends D' = mu - z * s, with enough honest updates further out that a rule takes the liars for the middle.
+
+    Without a given z the one of the paper: Phi(z) = (n - f - q) / (n - f), q = floor(n/2 + 1) - f. Baruch et al.
+    (2019), "A Little Is Enough: Circumventing Defenses For Distributed Learning".
+    """
 
     def __init__(self, z: float | None) -> None:
         self.z = z
@@ -92,19 +96,19 @@ class LittleIsEnough(Seeing):
 
 
 def mean_of(honest: Array) -> Array:
-    """mu [d] of updates [m, d]."""
+    """Return mu [d] of updates [m, d]."""
     found: Array = honest.mean(axis=0)
     return found
 
 
 def spread_of(honest: Array) -> Array:
-    """s [d] of updates [m, d]."""
+    """Return s [d] of updates [m, d]."""
     found: Array = honest.std(axis=0)
     return found
 
 
 def largest_z(num_honest: int, board: Board) -> float:
-    """The paper's z for the honest nodes that are known beside the liars.
+    """Return the paper's z for the honest nodes that are known beside the liars.
 
     >>> board = Board()
     >>> board.liars |= {f"eve-{number}" for number in range(12)}
@@ -120,17 +124,18 @@ def largest_z(num_honest: int, board: Board) -> float:
 
 
 class Searching(Seeing):
-    """Tries lies of several lengths against a rule, and sends the one that leads its aggregate furthest from mu, as
-    Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine", do who know the rule; none that would be refused for
-    its norm. `rule` None: the run's, where
-    the board knows it, or the mean."""
+    """Tries lies of several lengths against a rule, and sends the one that leads its aggregate furthest from mu.
+
+    As Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine", with knowledge of the rule; none that would be
+    refused for its norm. `rule` None: the run's, where the board knows it, or the mean.
+    """
 
     def __init__(self, rule: str | None) -> None:
         self.rule = rule
 
     @abstractmethod
     def direction(self, honest: Array) -> tuple[Array, Array]:
-        """Where the lies begin, and where they go from there, each [d]."""
+        """Return the start and the direction of the lies, each [d]."""
 
     def lie(self, honest: Array, scene: Scene) -> Array:
         origin, way = self.direction(honest)
@@ -149,7 +154,7 @@ class Searching(Seeing):
 
 
 class OptimisedInnerProduct(Searching):
-    """D' = -epsilon * mu with the epsilon that does the most harm."""
+    """Sends D' = -epsilon * mu with the epsilon that does the most harm."""
 
     def direction(self, honest: Array) -> tuple[Array, Array]:
         mean = mean_of(honest)
@@ -157,15 +162,17 @@ class OptimisedInnerProduct(Searching):
 
 
 class OptimisedLittle(Searching):
-    """D' = mu - z * s with the z that does the most harm."""
+    """Sends D' = mu - z * s with the z that does the most harm."""
 
     def direction(self, honest: Array) -> tuple[Array, Array]:
         return mean_of(honest), -spread_of(honest)
 
 
 def against(name: str | None, board: Board) -> Rule:
-    """The rule that a lie is tried on: the one of that name with the number of liars as its f; None: the run's, or the
-    mean where the run's is not known."""
+    """Return the rule that a lie is tried on: the one of that name with the number of liars as its f.
+
+    None: the run's, or the mean where the run's is not known.
+    """
     if name is None:
         return board.rule or aggregation.create("mean")
     options: dict[str, Any] = {"f": board.num_liars}
@@ -174,7 +181,7 @@ def against(name: str | None, board: Board) -> Rule:
 
 
 def aggregate(rule: Rule, rows: Sequence[Array]) -> Array:
-    """What `rule` makes of the rows; their mean where they are too few for it."""
+    """Return the aggregate of the rows by `rule`; their mean where they are too few for it."""
     try:
         found: Array = rule([torch.from_numpy(row) for row in rows]).numpy()
     except OptionError:  # too few are known
@@ -187,9 +194,12 @@ Perturbation = Literal["std", "unit", "sign"]
 
 
 class MinMax(Seeing):
-    """D' = mu + gamma * p with the largest gamma for which D' is no further from any honest update than two of these
-    are from each other: max_i ||D' - x_i|| <= max_ij ||x_i - x_j||. p is -s, -mu / ||mu|| or -sign(mu). Shejwalkar and
-    Houmansadr (2021), "Manipulating the Byzantine", who search for gamma; it is a root."""
+    """Sends D' = mu + gamma * p with the largest gamma that stays among the honest updates.
+
+    D' is no further from any honest update than two of these are from each other: max_i ||D' - x_i|| <= max_ij ||x_i -
+    x_j||. p is -s, -mu / ||mu|| or -sign(mu). Shejwalkar and Houmansadr (2021), "Manipulating the Byzantine", search
+    for gamma; it is a root.
+    """
 
     def __init__(self, perturbation: Perturbation) -> None:
         self.perturbation = perturbation
@@ -209,14 +219,14 @@ class MinMax(Seeing):
         return -mean / np.float32(max(float(np.linalg.norm(mean)), 1e-30))
 
     def gamma(self, centred: Array, way: Array) -> float:
-        """The largest that hides among updates [m, d] around 0, along `way` [d]."""
+        """Return the largest that hides among updates [m, d] around 0, along `way` [d]."""
         inner, squares, distances = _geometry(centred, way)
         length = _square(way)
         return min(largest_root(length, -2 * i, s - distances.max()) for i, s in zip(inner, squares, strict=True))
 
 
 class MinSum(MinMax):
-    """As `MinMax`, but sum_i ||D' - x_i||^2 <= max_i sum_j ||x_i - x_j||^2: less far, and less noticed."""
+    """As `MinMax`, but sum_i ||D' - x_i||^2 <= max_i sum_j ||x_i - x_j||^2: less far, and less noticeable."""
 
     def gamma(self, centred: Array, way: Array) -> float:
         inner, squares, distances = _geometry(centred, way)
@@ -225,7 +235,7 @@ class MinSum(MinMax):
 
 
 def _geometry(centred: Array, way: Array) -> tuple[Floats, Floats, Floats]:
-    """Inner products of the rows with `way` [m], their squares [m], and the squares of their distances [m, m]."""
+    """Return the rows' inner products with `way` [m], their squares [m], and their squared distances [m, m]."""
     gram = _gram(centred)
     squares = np.diagonal(gram)
     inner = np.array([float(np.dot(row, way)) for row in centred])
@@ -237,7 +247,7 @@ def _square(vector: Array) -> float:
 
 
 def largest_root(a: float, b: float, c: float) -> float:
-    """Of a x^2 + b x + c; 0 where there is none above it.
+    """Return the largest root of a x^2 + b x + c; 0 where there is none above it.
 
     >>> largest_root(1.0, -1.0, -6.0), largest_root(0.0, 0.0, -1.0)
     (3.0, 0.0)
@@ -247,10 +257,12 @@ def largest_root(a: float, b: float, c: float) -> float:
 
 
 class Mimic(Seeing):
-    """D' = x_i of one honest node i: nothing in it is a lie, but over skewed data that node counts f times more, and
-    the others' share is lost. i is the one that stands out most along the direction in which the first updates that
-    were seen differ most, and stays; who sees nobody copies the fleet's movement. Karimireddy et al. (2022),
-    "Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing"."""
+    """Sends D' = x_i of one honest node i, which counts f times more over skewed data.
+
+    No part of it is a lie, but the others' share is lost. i is the one that stands out most along the direction in
+    which the first updates that were seen differ most, and stays; an attacker that sees no update copies the fleet's
+    movement. Karimireddy et al. (2022), "Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing".
+    """
 
     def lie(self, honest: Array, scene: Scene) -> Array:
         posted = scene.board.posted
@@ -261,7 +273,7 @@ class Mimic(Seeing):
 
 
 def _most_apart(posted: Mapping[str, Array]) -> str:
-    """Whose update projects furthest on the first principal direction of all."""
+    """Return the node whose update projects furthest on the first principal direction of all."""
     centred = np.stack(list(posted.values()))
     centred -= centred.mean(axis=0)
     return list(posted)[int(np.abs(np.linalg.eigh(_gram(centred))[1][:, -1]).argmax())]

@@ -12,9 +12,10 @@ from .base import Attack
 
 
 class Lazy(Attack):
-    """Takes h' = max(1, ceil(share * h)) of the h assigned steps and claims all h: D' = w_0 - w_h', with the weight of
-    h steps. A free-rider (Lin et al. 2019, "Free-riders in Federated Learning: Attacks and Defenses") that does some of
-    the work. A simulated one takes as long as if it did all of it.
+    """Takes h' = max(1, ceil(share * h)) of the h assigned steps and claims all h.
+
+    D' = w_0 - w_h', with the weight of h steps. A free-rider (Lin et al. 2019, "Free-riders in Federated Learning:
+    Attacks and Defenses") that does some of the work. A simulated one takes as long as if it did all of it.
 
     >>> Lazy(share=0.25).num_steps(10)
     3
@@ -28,9 +29,10 @@ class Lazy(Attack):
 
 
 class LabelFlip(Attack):
-    """Each label l becomes V - 1 - l, V being the size of the vocabulary (Fang et al. 2020, "Local Model Poisoning
-    Attacks to Byzantine-Robust Federated Learning"); positions without a label stay without one. The steps
-    are honest ones, of other data, and the loss that is told is theirs.
+    """Replaces each label l by V - 1 - l, V being the size of the vocabulary.
+
+    Fang et al. 2020, "Local Model Poisoning Attacks to Byzantine-Robust Federated Learning". Positions without a label
+    stay without one. The steps are honest ones, on other data, as is the reported loss.
 
     >>> tokens, labels = LabelFlip().batch((np.array([[3, 4]]), np.array([[-100, 4]])), 10)
     >>> tokens.tolist(), labels.tolist()

@@ -18,11 +18,10 @@ MOST_BATCHES = 16
 
 
 class Surface:
-    """L(D), the mean loss in nats a token of the parameters that `published` gives (float32 [d]) less an update D
-    (float32 [d]).
+    """Measures L(D), the mean loss of the parameters from `published` (float32 [d]) less an update D (float32 [d]).
 
-    It is measured on the first `MOST_BATCHES` batches that `read` gives, without dropout, with the module of `trainer`.
-    The module is as it was after each call. Nothing is read before the first call.
+    In nats a token, on the first `MOST_BATCHES` batches that `read` gives, without dropout, with the module of
+    `trainer`. The module is restored after each call. Nothing is read before the first call.
     """
 
     def __init__(
@@ -33,17 +32,17 @@ class Surface:
         self._origin = np.zeros(0, np.float32)
 
     def loss(self, update: Array) -> float:
-        """L(D)."""
+        """Return L(D), in nats a token."""
         with self._at(update) as batches, torch.no_grad():
             return sum(self._loss(batch, len(batches)).item() for batch in batches)
 
     def losses(self, update: Array) -> Array:
-        """L(D) on each row: float32 [rows]."""
+        """Return L(D) on each row: float32 [rows]."""
         with self._at(update) as batches:
             return row_losses(self._trainer.module, batches)
 
     def ascent(self, update: Array) -> Array:
-        """The direction in D, of length 1, in which L rises most; zeros where L is flat."""
+        """Return the direction in D, of length 1, in which L rises most; zeros where L is flat."""
         gradient = self._trainer.flat.gradient
         with self._at(update) as batches:
             kept = gradient.clone()
@@ -60,7 +59,7 @@ class Surface:
 
     @contextmanager
     def _at(self, update: Array) -> Iterator[list[Batch]]:
-        """The module has the parameters that `update` leads to."""
+        """Give the module the parameters that `update` leads to, in the body."""
         if not self._batches:
             self._batches = list(_joined(islice(self._read(), MOST_BATCHES)))
             self._origin = self._published()
@@ -76,7 +75,7 @@ class Surface:
 
 
 def unit(vector: Array) -> Array:
-    """`vector` at length 1; zeros stay zeros.
+    """Return `vector` at length 1; zeros stay zeros.
 
     >>> unit(np.array([3, 4], np.float32)).tolist()
     [0.6000000238418579, 0.800000011920929]
@@ -86,7 +85,7 @@ def unit(vector: Array) -> Array:
 
 
 def _joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """One batch of all that are of one length: few large ones are measured faster."""
+    """Yield one batch of all that are of one length: few large ones are measured faster."""
     lengths = groupby(sorted(batches, key=lambda batch: batch[0].shape[1]), lambda batch: batch[0].shape[1])
     for _, alike in lengths:
         tokens, labels = zip(*alike, strict=True)

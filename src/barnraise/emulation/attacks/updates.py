@@ -1,7 +1,7 @@
 """Attacks on the update itself, the pseudo-gradient D (float32 [d]), before the worker compresses and clips it.
 
-What is sent is a sound payload. What the codec leaves out of a lie stays in the residual as an honest update's would,
-and comes with the next one.
+The sent payload is valid. The part of a lie that the codec leaves out stays in the residual as an honest update's
+would, and comes with the next one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from .board import Scene
 
 
 class SignFlip(Attack):
-    """D' = -factor * D. Li et al. (2019), "RSA: Byzantine-Robust Stochastic Aggregation Methods"; with factor 1 the
-    "bit flipping" of Karimireddy et al. (2022), "Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing".
+    """Sends D' = -factor * D.
+
+    Li et al. (2019), "RSA: Byzantine-Robust Stochastic Aggregation Methods"; with factor 1 the "bit flipping" of
+    Karimireddy et al. (2022), "Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing".
 
     >>> vector = torch.tensor([1.0, -2.0])
     >>> SignFlip(factor=3.0).update(vector, Scene(""))
@@ -34,8 +36,11 @@ class SignFlip(Attack):
 
 
 class Scale(Attack):
-    """D' = factor * D: the boost of model replacement (Bagdasaryan et al. 2020, "How To Backdoor Federated Learning")
-    without a backdoor. In a mean of n a factor of n makes the node count as much as all others together."""
+    """Sends D' = factor * D: the boost of model replacement, without a backdoor.
+
+    Bagdasaryan et al. 2020, "How To Backdoor Federated Learning". In a mean of n a factor of n makes the node count as
+    much as all others together.
+    """
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
@@ -45,10 +50,10 @@ class Scale(Attack):
 
 
 class Noise(Attack):
-    """D' = D + sigma * ||D|| / sqrt(d) * e with e drawn from N(0, I_d): the noise is about sigma times as long as D.
+    """Sends D' = D + sigma * ||D|| / sqrt(d) * e with e from N(0, I_d): the noise is about sigma times as long as D.
 
     The Gaussian attack (Blanchard et al. 2017, "Machine Learning with Adversaries") with a length that need not stand
-    out. Chance is drawn from `seed`, the node's name and the task.
+    out. Randomness is drawn from `seed`, the node's name and the task.
     """
 
     def __init__(self, sigma: float, seed: int) -> None:
@@ -61,17 +66,21 @@ class Noise(Attack):
 
 
 class Zero(Attack):
-    """D' = 0: the plain free-rider (Fraboni et al. 2021, "Free-rider Attacks on Model Aggregation in Federated
-    Learning"), who is credited with steps and holds every mean back."""
+    """Sends D' = 0: the plain free-rider, which is credited with steps and weakens every mean.
+
+    Fraboni et al. 2021, "Free-rider Attacks on Model Aggregation in Federated Learning".
+    """
 
     def update(self, vector: Tensor, scene: Scene) -> None:
         vector.zero_()
 
 
 class StaleReplay(Attack):
-    """D'_t = D_1: the first update that this process made, whatever the version. A free-rider that does not stand out
-    by its norm, as that of Lin et al. (2019), "Free-riders in Federated Learning: Attacks and Defenses", which replays
-    the fleet's last movement. Keeps one vector of the parameters' size."""
+    """Sends D'_t = D_1: the first update that this process made, whatever the version.
+
+    A free-rider that does not stand out by its norm, as that of Lin et al. (2019), "Free-riders in Federated Learning:
+    Attacks and Defenses", which replays the fleet's last movement. Keeps one vector of the parameters' size.
+    """
 
     def __init__(self) -> None:
         self._first: Tensor | None = None
@@ -84,10 +93,12 @@ class StaleReplay(Attack):
 
 
 class Hoard(Attack):
-    """Honest but for every `period`-th task, in which it sends D' = -factor * (D_1 + ... + D_period): as much as error
-    feedback may have kept back by then, and against what was learnt since. What it has hoarded as the run ends it hands
-    in as its residual. The abuse of error feedback that Karimireddy et al. (2019), "Error Feedback Fixes SignSGD", have
-    no bound for: a residual is what its node says that it is. Keeps one vector of the parameters' size."""
+    """Sends D' = -factor * (D_1 + ... + D_period) in every `period`-th task, and is honest in others.
+
+    That is as much as error feedback may have kept back by then, and against the progress since. As the run ends, it
+    submits its hoard as its residual. The abuse of error feedback that Karimireddy et al. (2019), "Error Feedback Fixes
+    SignSGD", have no bound for: a residual is what its node claims. Keeps one vector of the parameters' size.
+    """
 
     def __init__(self, period: int, factor: float) -> None:
         self.period, self.factor = period, factor

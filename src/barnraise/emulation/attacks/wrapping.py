@@ -1,4 +1,4 @@
-"""Attacks that are others now and then, or together."""
+"""Attacks that play others occasionally, or together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # these import torch
 
 
 class Wrapping(Attack):
-    """Is the attack `of` in some tasks."""
+    """Plays the attack `of` in some tasks."""
 
     def __init__(self, of: Mapping[str, Any]) -> None:
         self.of = create(of)
@@ -49,9 +49,10 @@ class Wrapping(Attack):
 
 
 class Intermittent(Wrapping):
-    """Attacks in a task with probability `share`, as the attack `of` does, and is honest in it otherwise: who is judged
-    by its record has a good one. The on-off attack on trust (Sun et al. 2008, "Defense of Trust Management
-    Vulnerabilities in Distributed Networks"). Chance is drawn from `seed`, the node's name and the task.
+    """Plays the attack `of` in a task with probability `share`, and is honest otherwise.
+
+    So its record is good. The on-off attack on trust (Sun et al. 2008, "Defense of Trust Management Vulnerabilities in
+    Distributed Networks"). Randomness is drawn from `seed`, the node's name and the task.
     """
 
     def __init__(self, of: Mapping[str, Any], share: float, seed: int) -> None:
@@ -64,8 +65,10 @@ class Intermittent(Wrapping):
 
 
 class Reputation(Wrapping):
-    """Honest in the first `after` tasks of its process, and then attacks as `of` does: who is trusted for what it did
-    is trusted as it begins. The camouflage of "sleeper" members, as in Sun et al. (2008)."""
+    """Honest in the first `after` tasks of its process, and plays the attack `of` from then on.
+
+    So it has a reputation as it begins. The camouflage of "sleeper" members, as in Sun et al. (2008).
+    """
 
     def __init__(self, of: Mapping[str, Any], after: int) -> None:
         super().__init__(of)
@@ -73,15 +76,17 @@ class Reputation(Wrapping):
         self._tasks, self._last = 0, ""
 
     def in_task(self, moment: str) -> Attack:
-        if moment != self._last:  # one task may be asked about twice
+        if moment != self._last:  # a task may be asked about more than once
             self._tasks, self._last = self._tasks + 1, moment
         return self.of.in_task(f"{moment} within") if self._tasks > self.after else HONEST
 
 
 class Colluding(Wrapping):
-    """All liars send the same: what the first of them makes of a version, as `of` does, its colluders copy. A rule that
-    looks for neighbours finds them close together (Fang et al. 2020, "Local Model Poisoning Attacks to
-    Byzantine-Robust Federated Learning"). Who shares no board with others, as in a live run, is `of` alone."""
+    """Plays the attack `of` in collusion: all liars send what the first of them makes of a version.
+
+    A rule that looks for neighbours finds them close together (Fang et al. 2020, "Local Model Poisoning Attacks to
+    Byzantine-Robust Federated Learning"). A node that shares no board with others, as in a live run, plays `of` alone.
+    """
 
     def __init__(self, of: Mapping[str, Any]) -> None:
         super().__init__(of)

@@ -1,1 +1,1 @@
-"""XML-RPC over HTTP, sealed with the same keys (Noise IK), for networks that let nothing else out."""
+"""XML-RPC over HTTP, sealed with the same keys (Noise IK), for networks that allow only HTTP."""

@@ -1,7 +1,7 @@
 """POST requests over one HTTP/1.1 connection that is kept, through a proxy where the environment names one.
 
-A request that fails on a connection kept from before is made once more on a new one: proxies and servers close idle
-connections without a word. Callers therefore send only what may arrive twice.
+A request that fails on a connection kept from before is repeated once on a new one: proxies and servers close idle
+connections without notice. Callers therefore send only requests that may arrive twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ_BYTES = 1 << 18
 
 
 class HttpError(AddressError):
-    """No answer: `status` is what HTTP said instead, 0 when nothing was said at all.
+    """A request without an answer: `status` is HTTP's instead, 0 for no response at all.
 
     `arrived` tells whether the request may have been carried out all the same.
     """
@@ -35,7 +35,7 @@ class HttpError(AddressError):
 
 
 class HttpClient:
-    """One connection to `address`. Not for two requests at a time."""
+    """One connection to `address`, for one request at a time."""
 
     def __init__(self, address: Address) -> None:
         host = f"[{address.host}]" if ":" in address.host else address.host
@@ -57,17 +57,20 @@ class HttpClient:
                 login = f"{unquote(split.username)}:{unquote(split.password or '')}".encode()
                 self._headers.append(("Proxy-Authorization", f"Basic {base64.b64encode(login).decode()}"))
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._written = False  # something of the present request
+        self._written = False  # whether a part of the present request was written
         self.body_seconds = 0.0  # from the head of the last answer to its end
 
     @property
     def where(self) -> str:
-        """What is dialled, in words."""
+        """Return the dialled address in words."""
         text = f"{self._address.host}, port {self._address.port}"
         return f"{text} (through the proxy {self._target.host}:{self._target.port})" if self._prefix else text
 
     async def post(self, path: str, body: bytes, *, limit: int, seconds: float) -> bytes:
-        """The body of the answer, at most `limit` bytes, within `seconds`. HttpError when there is none."""
+        """Return the body of the answer, at most `limit` bytes, within `seconds`.
+
+        HttpError when there is none.
+        """
         self._written = False
         if self._streams is not None and self._streams[0].at_eof():
             self.close()
@@ -86,7 +89,7 @@ class HttpClient:
             self.close()
             why = f"nothing answers at {self.where} ({_brief(error)})"
             raise HttpError(why, arrived=self._written) from None
-        except BaseException:  # cancelled, or refused: what was asked must not be read as the answer to the next
+        except BaseException:  # cancelled, or refused: its answer must not be read as the next one's
             self.close()
             raise
 
@@ -128,12 +131,12 @@ class HttpClient:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             data = await reader.read(READ_BYTES)
             if not data and self._http.their_state is h11.SEND_RESPONSE:
-                raise EOFError  # it hung up before it began to answer, or within its answer
+                raise EOFError  # the peer closed before it began to answer, or within its answer
             self._http.receive_data(data)
         return event
 
     def close(self) -> None:
-        """Hang up; the next request dials anew."""
+        """Close the connection; the next request dials again."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
@@ -146,7 +149,7 @@ def _brief(error: Exception) -> str:
 
 
 def proxy_for(address: Address) -> str | None:
-    """The URL of the proxy that HTTP_PROXY and NO_PROXY name for `address`; None for none, and for this machine."""
+    """Return the URL of the proxy from HTTP_PROXY and NO_PROXY for `address`; None for none, and for this machine."""
     try:
         local = ipaddress.ip_address(address.host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""A worker's end of XML-RPC over HTTP: it shakes hands, then pushes and pulls until something breaks, and again."""
+"""A worker's end of XML-RPC over HTTP: it shakes hands, then pushes and pulls until an error, and again."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from barnraise.transport.waking import Signal
 from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-"""Seconds before dialling anew; the pause doubles until a handshake succeeds."""
+"""Seconds before dialling again; the pause doubles until a handshake succeeds."""
 
 RETRIES = (0.1, 0.3, 1.0, 2.0)
-"""Seconds before a request that got no answer is made again, the same bytes; after the last, the session is lost."""
+"""Seconds before an unanswered request is repeated with the same bytes; after the last, the session is lost."""
 
 REQUEST_SECONDS = 150.0
-"""For a request: longer than a poll, and than a large batch takes on a slow link."""
+"""Limit of a request: longer than a poll, and than a large batch takes on a slow link."""
 
 RAW_QUEUE, SINGLE_QUEUE = 4, 256
-"""Messages that wait to be pushed: what a heartbeat may have to wait for."""
+"""Messages that wait to be pushed: the queue that a heartbeat may have to wait for."""
 
 PULL_AHEAD = 1 << 20
-"""Bytes that may wait for the reader while more are asked for."""
+"""Bytes that may wait for the reader while more are requested."""
 
 _REPLY_LIMIT = marshalling.limit(ENVELOPE_LIMIT)
 
@@ -73,7 +73,7 @@ class XmlRpcConnection(Connection):
         while not self._leaving:
             try:
                 await self._dial()
-            except Exception as error:  # whatever it is, this task goes on: nobody else would dial again
+            except Exception as error:  # after any error this task continues: no other task would dial again
                 self._trouble = f"{type(error).__name__}: {error}"
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -130,7 +130,7 @@ class XmlRpcConnection(Connection):
                 while asker.open(await _ask(client, asker.seal(content))) == AGAIN:
                     pass
             except HttpError as error:
-                if not error.arrived:  # safe to push in the next session: it cannot come twice
+                if not error.arrived:  # safe to push in the next session: it cannot arrive twice
                     self._outbox.extendleft(reversed(batch))
                     self._num_raw += sum(len(frames) > 1 for frames in batch)
                 raise
@@ -181,7 +181,7 @@ class XmlRpcConnection(Connection):
             while not self._closed:
                 while not single and self._single.locked():
                     async with self._single:
-                        pass  # what is small goes first
+                        pass  # small messages first
                 num_single = len(self._outbox) - self._num_raw
                 if self._closed or (num_single < SINGLE_QUEUE if single else self._num_raw < RAW_QUEUE):
                     break
@@ -225,7 +225,7 @@ class XmlRpcConnection(Connection):
 
 
 async def _ask(client: HttpClient, envelope: bytes) -> bytes:
-    """The reply to a request, which is made again while the network fails."""
+    """Return the reply to a request, which is repeated while the network fails."""
     call = marshalling.write_call(marshalling.EXCHANGE, envelope)
     path = f"{marshalling.PATH}/{envelope[:SESSION_BYTES].hex()}"
     arrived = False
@@ -234,14 +234,14 @@ async def _ask(client: HttpClient, envelope: bytes) -> bytes:
             return marshalling.read_response(await client.post(path, call, limit=_REPLY_LIMIT, seconds=REQUEST_SECONDS))
         except HttpError as error:
             arrived = error.arrived = arrived or error.arrived
-            if pause is None or error.status == 404:  # the session is not known (any more)
+            if pause is None or error.status == 404:  # the session is unknown to the controller
                 raise
             await asyncio.sleep(pause)
     raise AssertionError("the last attempt raises")
 
 
 def _words(error: Exception, where: str) -> str:
-    """What is in the way, and what to do."""
+    """Return why the connection fails, and the remedy."""
     if isinstance(error, marshalling.CallFault):
         if error.code == marshalling.REFUSED:
             return f"the controller at {where} refuses this machine's key, which was revoked: ask the host"

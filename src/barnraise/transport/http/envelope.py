@@ -1,4 +1,4 @@
-"""What goes through an HTTP session: batches of messages, each sealed, numbered and answered once.
+"""Batches of messages in an HTTP session, each sealed, numbered and answered once.
 
 A session has two channels, each with one request under way at a time: `PUSH` carries messages up, `PULL` brings
 messages down. A request is
@@ -6,9 +6,9 @@ messages down. A request is
     session (16 bytes) | channel (1) | number (8) | ChaCha20-Poly1305 of the content, the 25 bytes before as its header
 
 and its reply is sealed under the same channel and number with the key of the other direction. Numbers run from 0
-without a gap. The last request of a channel may come again, when the answer was lost on its way: it is not carried
-out a second time, and gets the same bytes as before. Every other number is refused, so nothing is repeated, left out or
-put in another order, and no nonce seals two contents.
+without a gap. The last request of a channel may come again, when its answer was lost: it is not carried out a second
+time, and gets the same bytes as before. Every other number is refused, so nothing is repeated, left out or reordered,
+and no nonce seals two contents.
 """
 
 from __future__ import annotations
@@ -28,30 +28,33 @@ PUSH, PULL = 1, 2
 """Channels, and the first part of their nonces."""
 
 TAKEN, AGAIN = b"\x01", b"\x00"
-"""Replies to a push: it was taken, or there was no room and it is to be pushed again."""
+"""Replies to a push: it was taken, or there was no room and it must be pushed again."""
 
 BATCH = 1 << 20
 """Largest batch of several messages in bytes; one message may be larger."""
 
 WANTED = struct.Struct(">I")
-"""What a pull holds: how many bytes a batch of several messages may have."""
+"""Content of a pull: the largest batch of several messages in bytes."""
 
 MAX_MESSAGES = 2048
-"""Messages a batch may have. Neither side lets so many wait."""
+"""Messages in a batch, at most. Neither side keeps more waiting."""
 
 MAX_FRAMES = 3
-"""Frames a message is read with: two are right, and the third shows that there were too many."""
+"""Frames of a message that are read: two are valid, and the third shows that there were too many."""
 
 _LENGTH = struct.Struct(">I")
 CONTENT_LIMIT = HEADER_LIMIT + FRAME_LIMIT + 1 + MAX_FRAMES * _LENGTH.size
-"""Largest content in bytes: one message as large as there is."""
+"""Largest content in bytes: one message of the largest size."""
 
 _HEADER = struct.Struct(f">{SESSION_BYTES}sBQ")
 ENVELOPE_LIMIT = _HEADER.size + CONTENT_LIMIT + TAG_BYTES
 
 
 def pack(messages: Sequence[Sequence[Buffer]]) -> bytes:
-    """The content that holds `messages`. WireError for one that is too large to be carried."""
+    """Return the content that holds `messages`.
+
+    WireError for a message that is too large.
+    """
     buffers: list[Buffer] = []
     for frames in messages:
         if packed_bytes(frames) > CONTENT_LIMIT or not 1 <= len(frames) <= 255:
@@ -66,8 +69,11 @@ def pack(messages: Sequence[Sequence[Buffer]]) -> bytes:
 
 
 class Pace:
-    """How large a batch may be so that it takes about SECONDS: on a slow link one message, so that heartbeats get
-    through in between; on a fast one many, so that few round trips are needed."""
+    """Chooses the size of a batch so that it takes about SECONDS.
+
+    On a slow link that is one message, so that heartbeats get through in between; on a fast one many, so that few round
+    trips are needed.
+    """
 
     SECONDS = 0.25
 
@@ -75,18 +81,21 @@ class Pace:
         self.num_bytes = 1 << 17
 
     def note(self, num_bytes: int, seconds: float) -> None:
-        """A batch took so long. Small ones say nothing."""
+        """Record the seconds that a batch took; small batches are ignored."""
         if 2 * num_bytes >= self.num_bytes:
             self.num_bytes = min(BATCH, 2 * self.num_bytes) if seconds < self.SECONDS else max(1, self.num_bytes // 2)
 
 
 def packed_bytes(frames: Sequence[Buffer]) -> int:
-    """What a message takes of a content."""
+    """Return the bytes that a message takes in a content."""
     return 1 + sum(_LENGTH.size + num_bytes(frame) for frame in frames)
 
 
 def unpack(content: bytes) -> list[list[Buffer]]:
-    """The messages in `content`: headers as bytes of their own, the other frames as views. WireError when it lies."""
+    """Return the messages in `content`: headers as bytes of their own, the other frames as views.
+
+    WireError when it is malformed.
+    """
     view = memoryview(content)
     messages: list[list[Buffer]] = []
     at = 0
@@ -118,13 +127,16 @@ class Asker:
         self._number = -1
 
     def seal(self, content: bytes) -> bytes:
-        """The next request. Send these very bytes again when no reply comes; never seal anew for that."""
+        """Seal the next request.
+
+        Send these very bytes again when no reply comes; never seal again for that.
+        """
         self._number += 1
         self._header = _HEADER.pack(self._session, self._channel, self._number)
         return self._header + self._ciphers.send.encrypt(nonce(self._channel, self._number), content, self._header)
 
     def open(self, reply: bytes) -> bytes:
-        """What the reply to the last request holds."""
+        """Open the reply to the last request, and return its content."""
         return _open(self._ciphers.receive, self._channel, self._number, reply, self._header)
 
 
@@ -137,7 +149,7 @@ class Answerer:
         self.last_reply = b""
 
     def open(self, envelope: bytes) -> bytes | None:
-        """What the next request holds; None for the last one come again, whose answer is `last_reply`."""
+        """Open a request and return its content; None for the last one repeated, whose answer is `last_reply`."""
         header = envelope[: _HEADER.size]
         session, channel, number = split(envelope)
         if (session, channel) != (self._session, self._channel):
@@ -151,7 +163,10 @@ class Answerer:
         return content
 
     def seal(self, content: bytes) -> bytes:
-        """The reply to the request that was opened last. WireError for a second one."""
+        """Seal the reply to the request that was opened last.
+
+        WireError for a second one.
+        """
         if self.last_reply or self._number < 0:
             raise WireError("one reply for each request: a second would use its nonce again")
         sealed = self._ciphers.send.encrypt(nonce(self._channel, self._number), content, self._header)
@@ -160,7 +175,10 @@ class Answerer:
 
 
 def split(envelope: bytes) -> tuple[bytes, int, int]:
-    """Session, channel and number that an envelope claims. WireError when it is too short or long to be one."""
+    """Return the session, channel and number that an envelope claims.
+
+    WireError for a wrong length.
+    """
     if not _HEADER.size + TAG_BYTES <= len(envelope) <= ENVELOPE_LIMIT:
         raise WireError(f"an envelope of {len(envelope)} bytes, but one has up to {ENVELOPE_LIMIT}")
     session, channel, number = _HEADER.unpack_from(envelope)

@@ -1,7 +1,8 @@
-"""Which heads of HTTP requests are read at all. Pure: bytes in, bytes out.
+"""The heads of HTTP requests that are accepted.
 
-A head that two readers understand in two ways lets a client smuggle a request past a proxy. So only the strict form of
-RFC 9112 is read: lines end with CR LF, none is folded, and one Content-Length of digits says how long the body is.
+Pure: bytes in, bytes out. A head that two readers understand in two ways lets a client smuggle a request past a proxy.
+So only the strict form of RFC 9112 is read: lines end with CR LF, none is folded, and one Content-Length of digits says
+how long the body is.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ HEAD_BYTES = 8192
 """Request line and headers."""
 
 HEAD_LINES = 100
-"""Of them."""
+"""Header lines of a head, at most."""
 
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _LENGTH = re.compile(rb"content-length:[ \t]*([^\r]*?)[ \t]*", re.IGNORECASE)
 
 
 class HttpRefusal(WireError):
-    """A request that gets no answer but this status."""
+    """A request that is answered with this status alone."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -30,8 +31,9 @@ class HttpRefusal(WireError):
 
 
 def whole_head(received: bytes) -> bytes | None:
-    """The head that `received` begins with, its empty line included; None while some of it is still to come. Raises
-    HttpRefusal for one that is too long, or not in the strict form.
+    """Return the head that `received` begins with, its empty line included; None while it is incomplete.
+
+    Raises HttpRefusal for one that is too long, or not in the strict form.
 
     >>> whole_head(b"POST / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\nbody")
     b'POST / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n'
@@ -42,13 +44,15 @@ def whole_head(received: bytes) -> bytes | None:
         raise HttpRefusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     if _BARE.search(head.removesuffix(b"\r")) or head.startswith(b"\r"):
         raise HttpRefusal(HTTPStatus.BAD_REQUEST)
-    if b"\n " in head or b"\n\t" in head:  # the line before goes on here, for some
+    if b"\n " in head or b"\n\t" in head:  # some readers continue the line before here
         raise HttpRefusal(HTTPStatus.BAD_REQUEST)
     return head if end >= 0 else None
 
 
 def content_length(head: bytes) -> int:
-    """Bytes of the body that a head announces; 0 when it announces none. Raises HttpRefusal.
+    """Return the body's length that a head announces; 0 when it announces none.
+
+    Raises HttpRefusal.
 
     >>> content_length(b"POST / HTTP/1.1\\r\\nContent-Length: 5\\r\\n\\r\\n")
     5

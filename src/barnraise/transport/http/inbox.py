@@ -1,4 +1,4 @@
-"""Messages that have come and were not read yet, in a line for each peer that take turns."""
+"""Received messages that are unread, in one queue for each peer, read in rotation."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from barnraise.transport.budget import Budget
 from barnraise.wire.frames import Buffer, num_bytes
 
 MESSAGES, BYTES = 1024, BATCH_BYTES
-"""What waits in all; a quarter of it from one peer. Senders wait beyond."""
+"""Limits of waiting messages in all; a quarter of it from one peer. Senders wait beyond."""
 
 
 class Inbox:
-    """Each peer's messages in order, on the account of its key, and one of each peer in turn."""
+    """The messages of each peer in order, on the account of its key, returned in rotation over peers."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._lines: dict[Peer, deque[tuple[list[Buffer], int]]] = {}  # the one whose turn it is first
+        self._lines: dict[Peer, deque[tuple[list[Buffer], int]]] = {}  # the next peer in the rotation comes first
         self._held: dict[Peer, int] = {}
         self.num_messages = self.num_bytes = 0
 
     def has_room(self, peer: Peer) -> bool:
-        """Whether a batch of `peer` may be put in now."""
+        """Return whether a batch of `peer` may be stored now."""
         line = self._lines.get(peer, ())
         crowded = self.num_messages >= MESSAGES or self.num_bytes >= BYTES
         return not crowded and len(line) < MESSAGES // 4 and self._held.get(peer, 0) < BYTES // 4
 
     def put(self, peer: Peer, messages: Sequence[list[Buffer]]) -> None:
-        """Messages came from `peer`."""
+        """Store messages from `peer`."""
         line = self._lines.setdefault(peer, deque())
         sizes = [sum(map(num_bytes, frames)) for frames in messages]
         line.extend(zip(messages, sizes, strict=True))
         self._count(peer, len(sizes), sum(sizes))
 
     def take(self, limit: int) -> list[Delivery]:
-        """The next messages, `limit` or about BATCH_BYTES at the most."""
+        """Return the next messages, at most `limit` or about BATCH_BYTES."""
         batch: list[Delivery] = []
         size = 0
         while self._lines and len(batch) < limit and size < BATCH_BYTES:

@@ -46,32 +46,32 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import ENROL_LIMIT
 
 POLL_SECONDS = 20.0
-"""How long a request for messages waits for one: less than any proxy's patience."""
+"""Seconds that a request for messages waits for one: less than any proxy's timeout."""
 
 ROOM_SECONDS = 20.0
-"""How long a batch waits for the controller to have room for it, before its sender is asked to send it again."""
+"""Seconds that a batch waits for room in the controller, before its sender must repeat it."""
 
 IDLE_SECONDS = 90.0
-"""Silence after which a session is given up."""
+"""Seconds of silence after which a session ends."""
 
 PROVING_SECONDS = 15.0
-"""The same for a session whose client has not shown yet that it lives."""
+"""The same for a session whose client is not proven yet."""
 
 MAX_SESSIONS, SESSIONS_A_KEY = 1024, 4
 
 MAX_UNPROVEN = MAX_STRANGERS = 256
-"""Sessions whose client has not shown yet that it lives, or whose key is no member's; the oldest make room."""
+"""Sessions whose client is not proven yet, or whose key is no member's; the oldest make room."""
 
 HANDSHAKES_A_SECOND = 200
 
 PULL_SECONDS = 150.0
-"""A session for which messages wait, and which takes none for so long, is given up: 1.4 MB at 0.1 Mbit/s take 120."""
+"""Seconds after which a session ends whose client takes no waiting messages: 1.4 MB at 0.1 Mbit/s take 120."""
 
 STRANGER_BYTES = 2 * ENROL_LIMIT
-"""Largest request in a session whose key is no member's: it has nothing to say but who it wants to be."""
+"""Largest request in a session whose key is no member's: it can only ask for membership."""
 
 NOBODY = ""
-"""On whose account bodies are that come for a session without a proof."""
+"""The account of bodies for an unproven session."""
 
 _DROPPED = {
     marshalling.REFUSED: "revoked key",
@@ -82,14 +82,14 @@ _DROPPED = {
 
 
 class HttpSession:
-    """One client that shook hands: its proven key, its two channels, and what waits for it."""
+    """The session of a client that shook hands: its proven key, its two channels, and its waiting messages."""
 
     def __init__(self, peer: Peer, ciphers: Ciphers, budget: Budget) -> None:
         self.peer = peer
         self.channels = {channel: Answerer(peer.route, channel, ciphers) for channel in (PUSH, PULL)}
         self.locks = {channel: asyncio.Lock() for channel in (PUSH, PULL)}
         self.mailbox = Mailbox(budget, peer.key)
-        self.address = ""  # of the newest request
+        self.address = ""  # source of the newest request
         self.heard = self.pulled = asyncio.get_running_loop().time()
 
 
@@ -99,7 +99,7 @@ class XmlRpcListener(Listener):
     def __init__(self) -> None:
         super().__init__()
         self._sessions: dict[bytes, HttpSession] = {}
-        self._unproven: dict[bytes, HttpSession] = {}  # some of the above, in the order of their coming
+        self._unproven: dict[bytes, HttpSession] = {}  # some of the above, oldest first
         self._arrived, self._room = Signal(), Signal()
         self._closed = False
         self._second, self._handshakes = 0, 0
@@ -121,7 +121,7 @@ class XmlRpcListener(Listener):
     # Requests
 
     def body_limit(self, path: str) -> int:
-        """A stranger may send little; whoever knows the name of a member's session, one envelope."""
+        """Return the largest body: small for a stranger, an envelope on the path of a member's session."""
         if path == marshalling.PATH:
             return marshalling.HANDSHAKE_BYTES
         session = self._session_of(path)
@@ -130,7 +130,7 @@ class XmlRpcListener(Listener):
         return marshalling.limit(ENVELOPE_LIMIT if self.is_member(session.peer.key) else STRANGER_BYTES)
 
     def account(self, path: str) -> str:
-        """The key of a session once that is proven: before, anybody may have opened it in another's name."""
+        """Return the key of a session once it is proven: before, a session may be opened in another's name."""
         session = self._session_of(path)
         return NOBODY if session is None or session.peer.route in self._unproven else session.peer.key
 
@@ -142,7 +142,7 @@ class XmlRpcListener(Listener):
             return None
 
     async def answer(self, path: str, body: bytes, prove: Callable[[str], str]) -> bytes:
-        """The XML-RPC response to a call."""
+        """Return the XML-RPC response to a call."""
         try:
             method, argument = marshalling.read_call(body)
             if path == marshalling.PATH and method == marshalling.OPEN:
@@ -203,7 +203,7 @@ class XmlRpcListener(Listener):
             return answerer.last_reply
 
     def _prove(self, session: HttpSession) -> None:
-        """The first sealed request has come: now, and not before, the session displaces older ones of its key."""
+        """Record the first sealed request, at which the session displaces older ones of its key."""
         if self._unproven.pop(session.peer.route, None) is None:
             return
         self.budget.wake()  # its bodies are on its own account from now on
@@ -216,7 +216,7 @@ class XmlRpcListener(Listener):
             raise marshalling.CallFault(marshalling.BUSY, "too many connections: try again later")
 
     async def _push(self, session: HttpSession, content: bytes) -> bytes:
-        """Take a batch as soon as there is room; an empty one is a goodbye."""
+        """Accept a batch as soon as there is room; an empty one ends the session."""
         messages = unpack(content)
         if not messages:
             self._end(session)
@@ -232,7 +232,7 @@ class XmlRpcListener(Listener):
         return TAKEN
 
     async def _pull(self, session: HttpSession, content: bytes) -> bytes:
-        """The messages at hand, after a while of waiting for some. An empty batch when none came."""
+        """Return the available messages, waiting a while for some; an empty batch when none came."""
         session.pulled = self._loop.time()
         wanted = min(BATCH, WANTED.unpack(content)[0]) if len(content) == WANTED.size else BATCH
         mailbox = session.mailbox
@@ -247,7 +247,7 @@ class XmlRpcListener(Listener):
             size += packed_bytes(batch[-1])
         return pack(batch)
 
-    # Sessions that end
+    # Ends of sessions
 
     def _end(self, session: HttpSession) -> None:
         self._sessions.pop(session.peer.route, None)
@@ -256,7 +256,7 @@ class XmlRpcListener(Listener):
         session.mailbox.filled.wake()
 
     def _sweep(self) -> None:
-        """End sessions that nobody uses, or that take nothing of what waits for them."""
+        """End sessions that are idle, or whose clients take none of their waiting messages."""
         try:
             now = self._loop.time()
             for session in list(self._sessions.values()):
@@ -271,10 +271,10 @@ class XmlRpcListener(Listener):
         for session in [one for one in self._sessions.values() if one.peer.key == key]:
             self._end(session)
 
-    # The listener's contract
+    # The listener's interface
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
-        await asyncio.sleep(0)  # others get their turn even if there is always something to read
+        await asyncio.sleep(0)  # yields to other tasks even if there is always something to read
         while not self._closed:
             if self.budget.spent:
                 await self.budget.freed()
@@ -308,7 +308,7 @@ class XmlRpcListener(Listener):
             until = self._loop.time() + linger
             while any(session.mailbox for session in self._sessions.values()) and self._loop.time() < until:
                 await asyncio.sleep(0.01)
-            await asyncio.sleep(0.05)  # for what has just been sealed to reach the socket
+            await asyncio.sleep(0.05)  # time for the last sealed bytes to reach the socket
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -1,8 +1,8 @@
-"""XML-RPC as the HTTP transport speaks it: a call with one base64 argument, answered with one base64 value or a fault.
+"""XML-RPC for the HTTP transport: a call with one base64 argument, answered with one base64 value or a fault.
 
-Any XML-RPC client can make and read these (`xmlrpc.client.ServerProxy` does in a test). Read here is nothing else:
-elements in any other place, attributes, document types, entities and processing instructions are refused where they
-begin, so that a document costs a small multiple of its size at the most. Sizes are the caller's to check.
+Any XML-RPC client can make and read these (`xmlrpc.client.ServerProxy` does in a test). Nothing else is read: elements
+in any other place, attributes, document types, entities and processing instructions are refused where they begin, so
+that a document costs a small multiple of its size at the most. The caller checks sizes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ PATH = "/RPC2"
 OPEN, EXCHANGE = "barnraise.open", "barnraise.exchange"
 
 REFUSED, OTHER_KEY, BUSY, NOT_NEXT = 1, 2, 3, 4
-"""Codes of faults: the key is revoked, the handshake is for another key, too many at once, or not the next request."""
+"""Codes of faults: a revoked key, a handshake for another key, too many requests, a request out of order."""
 
 HANDSHAKE_BYTES = 4096
-"""Largest call or response of a handshake: all that a stranger may send."""
+"""Largest call or response of a handshake, and the most that a stranger may send."""
 
 OVERHEAD = 512
 """Bytes of a call or response around its base64."""
@@ -35,7 +35,7 @@ _LEAVES = {"call": _CALL, "response": _RESPONSE}
 
 
 class CallFault(WireError):
-    """An XML-RPC fault: what the other side says is wrong. Not authenticated."""
+    """An XML-RPC fault of the other side, which is not authenticated."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -43,24 +43,24 @@ class CallFault(WireError):
 
 
 def limit(content_bytes: int) -> int:
-    """The largest call or response that carries `content_bytes`, with the line breaks that some clients put in."""
+    """Return the size of the largest call or response for `content_bytes`, with some clients' line breaks."""
     return -(-content_bytes // 57) * 77 + OVERHEAD
 
 
 def write_call(method: str, argument: bytes) -> bytes:
-    """The document that calls `method`."""
+    """Return the document that calls `method`."""
     head = f"<methodCall><methodName>{method}</methodName><params><param><value><base64>".encode()
     return _START + head + _encode(argument) + b"</base64></value></param></params></methodCall>"
 
 
 def write_response(value: bytes) -> bytes:
-    """The document that answers a call."""
+    """Return the document that answers a call."""
     head = b"<methodResponse><params><param><value><base64>"
     return _START + head + _encode(value) + b"</base64></value></param></params></methodResponse>"
 
 
 def write_fault(code: int, text: str) -> bytes:
-    """The document that says why there is no answer."""
+    """Return the document of a fault with its reason."""
     members = f"<member><name>faultCode</name><value><int>{code}</int></value></member>"
     members += f"<member><name>faultString</name><value><string>{escape(text[:300])}</string></value></member>"
     body = f"<methodResponse><fault><value><struct>{members}</struct></value></fault></methodResponse>"
@@ -68,7 +68,10 @@ def write_fault(code: int, text: str) -> bytes:
 
 
 def read_call(document: bytes) -> tuple[str, bytes]:
-    """Method and argument. WireError for everything else."""
+    """Return method and argument of a call.
+
+    WireError for any other document.
+    """
     found = _read(document, "call")
     if sorted(found) != sorted(_CALL) or any(len(texts) != 1 for texts in found.values()):
         raise WireError("XML-RPC: a call has a method name and one base64 argument")
@@ -76,7 +79,10 @@ def read_call(document: bytes) -> tuple[str, bytes]:
 
 
 def read_response(document: bytes) -> bytes:
-    """The value that a call was answered with. Raises Fault, and WireError for everything else."""
+    """Return the value of a response.
+
+    Raises CallFault, and WireError for any other document.
+    """
     found = _read(document, "response")
     if list(found) == [_VALUE] and len(found[_VALUE]) == 1:
         return _decode(found[_VALUE][0])
@@ -90,7 +96,7 @@ def read_response(document: bytes) -> bytes:
 
 
 def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
-    """The texts of the elements that hold some, by path."""
+    """Return the texts of the elements that hold some, by path."""
     reader = _XmlReader(_LEAVES[kind])
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
@@ -101,7 +107,7 @@ def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = reader.refuse
     parser.XmlDeclHandler = reader.declared
     parser.ProcessingInstructionHandler = parser.ExternalEntityRefHandler = parser.CommentHandler = reader.refuse
-    if not document.startswith(b"<") or b"\x00" in document:  # UTF-16 has a mark before it, or zeros in it
+    if not document.startswith(b"<") or b"\x00" in document:  # UTF-16 begins with a mark, or has zeros
         raise WireError("XML-RPC: a document begins with '<', in UTF-8")
     try:
         parser.Parse(document, True)
@@ -111,7 +117,7 @@ def _read(document: bytes, kind: str) -> Mapping[str, list[str]]:
 
 
 class _XmlReader:
-    """Follows a document along the paths that there may be."""
+    """Follows a document along the allowed paths."""
 
     def __init__(self, leaves: set[str]) -> None:
         self._leaves = leaves

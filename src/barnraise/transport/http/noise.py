@@ -1,12 +1,12 @@
-"""The handshake of the HTTP transport: Noise_IK_25519_ChaChaPoly_SHA256, as its specification (revision 34) has it.
+"""The handshake of the HTTP transport: Noise_IK_25519_ChaChaPoly_SHA256, by its specification (revision 34).
 
     <- s                      the client knows the controller's key from its invite
     -> e, es, s, ss           the client's key, readable to the controller alone
-    <- e, ee, se              both keys are proven, and the session's keys depend on two keys that nobody keeps
+    <- e, ee, se              both keys are proven; the session's keys depend on two keys that no side keeps
 
-Whoever records everything and steals both machines' keys later reads nothing. The first message alone can be replayed,
-and could be forged by a thief of the *controller's* key: so the controller believes a client only when the first sealed
-request has come, which takes the client's secret key and this session's. Everything wrong raises WireError.
+An attacker who records everything and steals both machines' keys later can read nothing. The first message alone can be
+replayed, and could be forged by a thief of the *controller's* key: so the controller trusts a client only when the
+first sealed request has come, which takes the client's secret key and this session's. Every error raises WireError.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ KEY_BYTES, TAG_BYTES = 32, 16
 
 @dataclass(frozen=True)
 class Ciphers:
-    """A session's two keys, one a direction. Never use a nonce twice with one of them."""
+    """A session's two keys, one a direction.
+
+    Never use a nonce twice with one of them.
+    """
 
     send: ChaCha20Poly1305
     receive: ChaCha20Poly1305
 
 
 class _Symmetric:
-    """The SymmetricState of the specification: what both sides have seen so far, and the key that follows from it."""
+    """The SymmetricState of the specification: the transcript's hash, and the key that follows from it."""
 
     def __init__(self, prologue: bytes, server_public: bytes) -> None:
-        self._hash = self._chain = PROTOCOL  # 32 bytes: stands for itself
+        self._hash = self._chain = PROTOCOL  # 32 bytes: the name itself
         self._cipher: ChaCha20Poly1305 | None = None
         self._nonce = 0
         self.mix_hash(prologue)
@@ -52,7 +55,7 @@ class _Symmetric:
     def mix_key(self, private: X25519PrivateKey, public: bytes) -> None:
         try:
             secret = private.exchange(X25519PublicKey.from_public_bytes(public))
-        except ValueError:  # a point of small order: the result would be known to everybody
+        except ValueError:  # a point of small order: the result would be public
             raise WireError("handshake: a public key that is none") from None
         self._chain, key = self._expand(secret)
         self._cipher, self._nonce = ChaCha20Poly1305(key), 0
@@ -85,13 +88,13 @@ class _Symmetric:
         return nonce(0, self._nonce - 1)
 
     def split(self) -> tuple[ChaCha20Poly1305, ChaCha20Poly1305]:
-        """The session's keys: from the client, and from the controller."""
+        """Return the session's keys: from the client, and from the controller."""
         first, second = self._expand(b"")
         return ChaCha20Poly1305(first), ChaCha20Poly1305(second)
 
 
 class Initiator:
-    """The client's side of one handshake. `ephemeral` is given in tests only."""
+    """The client's side of one handshake; `ephemeral` is given in tests only."""
 
     def __init__(
         self, keys: Keys, server_key: str, prologue: bytes = PROLOGUE, ephemeral: X25519PrivateKey | None = None
@@ -101,7 +104,7 @@ class Initiator:
         self._state = _Symmetric(prologue, self._server)
 
     def start(self, payload: bytes = b"") -> bytes:
-        """The first message; anybody may replay it, so `payload` must not do anything by itself."""
+        """Return the first message; it can be replayed, so `payload` must have no effect by itself."""
         ephemeral = _public(self._ephemeral)
         self._state.mix_hash(ephemeral)
         self._state.mix_key(self._ephemeral, self._server)
@@ -110,7 +113,7 @@ class Initiator:
         return ephemeral + static + self._state.seal(payload)
 
     def finish(self, message: bytes) -> tuple[bytes, Ciphers]:
-        """What the controller's answer carries, and the session's keys: who wrote it holds the controller's key."""
+        """Return the controller's payload, and the session's keys: the sender holds the controller's key."""
         if len(message) < KEY_BYTES + TAG_BYTES:
             raise WireError(f"handshake: an answer of {len(message)} bytes, but it has {KEY_BYTES + TAG_BYTES} or more")
         ephemeral = message[:KEY_BYTES]
@@ -131,7 +134,7 @@ class Responder:
         self._state = _Symmetric(prologue, _public(self._static))
 
     def accept(self, message: bytes) -> tuple[str, bytes]:
-        """The client's public key (Z85), not proven to be at work now, and what its message carries."""
+        """Return the client's public key (Z85), possibly from a replay, and its message's payload."""
         head = 2 * KEY_BYTES + TAG_BYTES
         if len(message) < head + TAG_BYTES:
             raise WireError(f"handshake: a message of {len(message)} bytes, but it has {head + TAG_BYTES} or more")
@@ -144,7 +147,7 @@ class Responder:
         return z85.encode(self._client).decode("ascii"), payload
 
     def reply(self, payload: bytes = b"") -> tuple[bytes, Ciphers]:
-        """The second message, and the session's keys."""
+        """Return the second message, and the session's keys."""
         ephemeral = _public(self._ephemeral)
         self._state.mix_hash(ephemeral)
         self._state.mix_key(self._ephemeral, self._theirs)
@@ -155,7 +158,7 @@ class Responder:
 
 
 def nonce(channel: int, counter: int) -> bytes:
-    """The 12 bytes for message `counter` of `channel`; channel 0 is Noise's own."""
+    """Return the 12 bytes for message `counter` of `channel`; channel 0 is Noise's own."""
     return channel.to_bytes(4, "big") + counter.to_bytes(8, "little")
 
 

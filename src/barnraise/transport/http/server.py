@@ -1,10 +1,9 @@
-"""A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything. h11 reads the protocol,
-after `heads` has refused each head that a proxy may read in another way.
+"""A small HTTP/1.1 server on the event loop: POST only, one handler, and a limit on everything.
 
-What a client can make it hold is HEAD_BYTES before its head is read, then what the site allows for the path: what a
-body or an answer has beyond READ_BYTES is on an account of its budget, and reading waits while that has no room. How
-long a client can hold it is bounded by time limits on head, body and answer, so that slow clients go away by
-themselves; and where too many come, a `ConnectionLimiter` says who goes.
+h11 reads the protocol, after `heads` has refused each head that a proxy may read in another way. A client's memory is
+HEAD_BYTES before its head is read, then the site's limit for the path: body and answer beyond READ_BYTES are charged to
+an account of its budget, and reading waits while that has no room. Time limits on head, body and answer end slow
+clients; and where too many connect, a `ConnectionLimiter` chooses which to close.
 """
 
 from __future__ import annotations
@@ -25,40 +24,42 @@ MAX_CONNECTIONS = 2304
 """Open TCP connections, or what `descriptors` leaves if that is less."""
 
 CONNECTIONS_A_KEY = 8
-"""Of one worker, which has two: a batch goes up while another is waited for."""
+"""Connections of one worker, which has two: it pushes a batch while it waits for another."""
 
 ACCEPTED_A_TURN = 128
 """Connections accepted before those too many are closed."""
 
 HEAD_SECONDS = 20.0
-"""For the first head of a connection, and the body of a small request."""
+"""Limit for the first head of a connection, and the body of a small request."""
 
 IDLE_SECONDS = 75.0
-"""Between two requests of a connection."""
+"""Limit between two requests of a connection."""
 
 BODY_SECONDS = 120.0
-"""For a body, and for an answer to be taken: 1.4 MB at 0.1 Mbit/s."""
+"""Limit for a body, and for a client to read an answer: 1.4 MB at 0.1 Mbit/s."""
 
 READ_BYTES = 1 << 16
 
 
 class Site(Protocol):
-    """What is served."""
+    """The handler of an HTTP server's requests."""
 
     budget: Budget
 
     def is_member(self, key: str) -> bool:
-        """Whether a key that a caller proved is no stranger's."""
+        """Return whether a proven key belongs to a member."""
 
     def body_limit(self, path: str) -> int:
-        """The largest body in bytes; 0 for a path that is none."""
+        """Return the largest body in bytes; 0 for an unknown path."""
 
     def account(self, path: str) -> str:
-        """On whose account large bodies and answers are."""
+        """Return the account for large bodies and answers."""
 
     async def answer(self, path: str, body: bytes, prove: Callable[[str], str]) -> bytes:
-        """The XML document for a POST of `body`; `prove` is told of the key that the caller proved, and tells the
-        address that it calls from."""
+        """Return the XML document for a POST of `body`.
+
+        `prove` takes the key that the caller proved, and returns the address that it calls from.
+        """
 
 
 class HttpServer:
@@ -72,7 +73,10 @@ class HttpServer:
         self.door = ConnectionLimiter(_hang_up, site.is_member, limit=limit, a_key=CONNECTIONS_A_KEY)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port that was taken. Raises OSError."""
+        """Listen, and return the port that was taken.
+
+        Raises OSError.
+        """
         self._server = await asyncio.start_server(
             self._connected, host, port, limit=READ_BYTES, backlog=ACCEPTED_A_TURN
         )
@@ -88,14 +92,14 @@ class HttpServer:
         except (OSError, TimeoutError, h11.ProtocolError):
             pass  # the client left, was too slow, or does not speak HTTP
         except asyncio.CancelledError:
-            pass  # the server is closed, or the door is; asyncio would log the cancellation of its own task as an error
+            pass  # the server or the limiter closed; asyncio would log the cancellation of its own task as an error
         finally:
             self._tasks.discard(task)
             self.door.leave(task)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
     async def close(self) -> None:
-        """Stop listening and hang up on everybody."""
+        """Stop listening and close all connections."""
         if self._server is not None:
             self._server.close()
         for task in list(self._tasks):
@@ -114,7 +118,7 @@ def _hang_up(who: Hashable) -> None:
 
 
 class _Client:
-    """One TCP connection."""
+    """One TCP connection of a client."""
 
     def __init__(
         self, server: HttpServer, who: Hashable, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -126,7 +130,7 @@ class _Client:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
 
     async def serve(self) -> None:
-        """One request after the other, until the client leaves or does not behave."""
+        """Serve one request after the other, until the client leaves or misbehaves."""
         patience = HEAD_SECONDS
         while True:
             try:
@@ -159,7 +163,10 @@ class _Client:
         return self._address
 
     async def _head(self) -> bytes:
-        """The next head, which h11 has, too; empty when the client is gone. Raises HttpRefusal."""
+        """Return the next head, which h11 has, too; empty when the client has left.
+
+        Raises HttpRefusal.
+        """
         while (head := whole_head(self._http.trailing_data[0])) is None:
             data = await self._reader.read(READ_BYTES)
             self._http.receive_data(data)
@@ -168,7 +175,10 @@ class _Client:
         return head
 
     async def _read(self, request: h11.Request, length: int) -> tuple[str, bytes]:
-        """Path and body, which has an announced length. Raises HttpRefusal."""
+        """Return path and body, which has an announced length.
+
+        Raises HttpRefusal.
+        """
         headers = dict(request.headers)
         path = request.target.decode("ascii", "replace").partition("?")[0]
         if request.method != b"POST":
@@ -178,7 +188,7 @@ class _Client:
             raise HttpRefusal(HTTPStatus.NOT_FOUND)
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise HttpRefusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-        if b"transfer-encoding" in headers:  # beside a length, a proxy may believe the other one
+        if b"transfer-encoding" in headers:  # beside a length, a proxy may use the other one
             both = b"content-length" in headers
             raise HttpRefusal(HTTPStatus.BAD_REQUEST if both else HTTPStatus.LENGTH_REQUIRED)
         if length > limit:
@@ -190,7 +200,9 @@ class _Client:
             while isinstance(event := await self._event(), h11.Data):
                 if len(body) + len(event.data) > limit:
                     raise HttpRefusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-                if len(body) + len(event.data) > READ_BYTES:  # a word is always heard, however much is unfinished
+                if (
+                    len(body) + len(event.data) > READ_BYTES
+                ):  # small messages are always read, however much is unfinished
                     await self._take(path, len(event.data))
                 body += event.data
         if not isinstance(event, h11.EndOfMessage):
@@ -198,7 +210,7 @@ class _Client:
         return path, bytes(body)
 
     async def _take(self, path: str, size: int) -> None:
-        """Wait until these bytes have room; more is not read from the client meanwhile."""
+        """Wait until these bytes have room; no more is read from the client meanwhile."""
         budget = self._site.budget
         while not budget.take(account := self._site.account(path), size):
             await budget.freed()
@@ -218,7 +230,7 @@ class _Client:
         if len(document) > READ_BYTES:
             account = self._site.account(path)
             if not self._site.budget.take(account, len(document), answer=True):
-                raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE)  # it may ask for the same answer again
+                raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE)  # the client may ask for the same answer again
             self._charged.append((account, len(document), True))
         headers = [("Content-Type", "text/xml"), ("Content-Length", str(len(document))), ("Cache-Control", "no-store")]
         if last:

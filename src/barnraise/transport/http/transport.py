@@ -1,11 +1,11 @@
-"""XML-RPC over HTTP, for networks that let nothing else out: slower than ZMQ, with the same guarantees.
+"""XML-RPC over HTTP, for networks that allow only HTTP: slower than ZMQ, with the same guarantees.
 
     POST /RPC2             barnraise.open(handshake) -> handshake          at most 4 KiB: all that a stranger may send
     POST /RPC2/SESSION     barnraise.exchange(envelope) -> sealed reply    one batch up, or one batch down
 
 The worker dials out only. Two requests are under way at a time: one pushes a batch of messages, the other waits for up
-to POLL_SECONDS for messages to come back. HTTP, proxies on the way and XML carry sealed bytes and are believed for
-nothing: the proof of the sender's key, order and "no message twice" are those of `noise` and `envelope`.
+to POLL_SECONDS for messages. HTTP, proxies on the way and XML carry sealed bytes and are not trusted: the proof of the
+sender's key, order and "no message twice" are those of `noise` and `envelope`.
 
 Not covered: TLS to the controller; a proxy that wants a login other than Basic; hiding sizes and times.
 """

@@ -1,1 +1,1 @@
-"""Slow links: what they are made of, presets by name, and a connection that behaves like one."""
+"""Slow links: their parameters, presets by name, and a connection that behaves like one."""

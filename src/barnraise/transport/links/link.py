@@ -1,16 +1,16 @@
-"""What a network link does to messages: rate, delay, jitter, loss, duplication, brown-outs. Pure: no socket, no clock.
+"""A model of a network link: rate, delay, jitter, loss, duplication, brown-outs.
 
-A `Link` says what a connection is like, a `LinkState` how long each message takes over one direction of it. Simulated
-and live runs use the same two. The link carries a reliable stream, as TCP does: what is lost is sent again, so that
-loss costs time and rate and never a message. In particular
+Pure: no socket, no clock. A `Link` has a connection's parameters, a `LinkState` computes how long each message takes
+over one direction of it. Simulated and live runs use the same two. The link carries a reliable stream, as TCP does:
+lost packets are sent again, so that loss costs time and rate and never a message. In particular
 
-- *bulk* messages (with a raw frame) take their turn. Their rate is the link's, or where that is less what TCP reaches
-  under loss p and round trip R: 1.22 * MSS / (R * sqrt(p)) (Mathis, Semke, Mahdavi & Ott 1997).
+- *bulk* messages (with a raw frame) pass one after the other, at the link's rate or, where that is less, the rate of
+  TCP under loss p and round trip R: 1.22 * MSS / (R * sqrt(p)) (Mathis, Semke, Mahdavi & Ott 1997).
 - *small* messages (a single frame) interleave with bulk, as frames are cut small enough for that. Each loss costs one
-  a retransmission timeout, which doubles while it goes on.
+  a retransmission timeout, which doubles while losses continue.
 - Jitter is drawn evenly for each message and reorders nothing of one class; bulk never overtakes an earlier small one.
-- During a brown-out nothing passes; what waits goes on afterwards.
-- Duplication delivers a small message twice in a row. TCP would not: this is for what repeats messages itself.
+- During a brown-out nothing passes; waiting messages pass afterwards.
+- Duplication delivers a small message twice in a row. TCP would not: this models senders that repeat messages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ MATHIS = 1.22
 """Constant of the Mathis formula."""
 
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 0.2, 60.0
-"""Seconds that a retransmission timeout exceeds the round trip by at least, and what doubling makes of it at most."""
+"""Bounds of a retransmission timeout beyond the round trip, in seconds: the least, and the most after doubling."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDirection:
-    """One direction of a link: bytes a second; seconds of delay, and of jitter on top (evenly 0 to this); the
-    probabilities that a packet is lost and that a small message (in a packet emulator: a packet) comes twice."""
+    """One direction of a link: bytes a second; seconds of delay, and of jitter on top (uniform from 0).
+
+    `loss` is the probability that a packet is lost, `duplication` that a small message (in a packet emulator: a packet)
+    arrives twice.
+    """
 
     rate: float
     delay: float
@@ -43,7 +46,7 @@ class LinkDirection:
 
 @dataclass(frozen=True, slots=True)
 class BrownOuts:
-    """Every `every` seconds nothing passes for `lasting` seconds; when the first begins is drawn."""
+    """Outages: every `every` seconds nothing passes for `lasting` seconds; the start of the first is random."""
 
     every: float
     lasting: float
@@ -51,8 +54,11 @@ class BrownOuts:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One node's connection, seen from the node. `small_up` and `small_down` are for small messages, where they fare
-    otherwise; their rate is not used, as there is but one line."""
+    """One node's connection, seen from the node.
+
+    `small_up` and `small_down` are for small messages, where they behave differently; their rate is not used, as there
+    is but one line.
+    """
 
     up: LinkDirection
     down: LinkDirection
@@ -62,7 +68,7 @@ class Link:
 
     @property
     def round_trip(self) -> float:
-        """Seconds there and back, mean jitter included."""
+        """Return the seconds there and back, mean jitter included."""
         return self.up.delay + self.down.delay + (self.up.jitter + self.down.jitter) / 2
 
     @property
@@ -72,7 +78,7 @@ class Link:
         return self.brown_outs is not None or any(way.jitter or way.loss or way.duplication for way in ways)
 
     def throughput(self, way: LinkDirection) -> float:
-        """Bytes a second that a reliable stream reaches on `way`, which is `up` or `down` of this link."""
+        """Return the bytes a second that a reliable stream reaches on `way`, which is `up` or `down` of this link."""
         if way.loss == 0.0 or self.round_trip == 0.0:
             return way.rate
         return min(way.rate, MATHIS * SEGMENT / (self.round_trip * math.sqrt(way.loss)))
@@ -88,7 +94,7 @@ class Link:
         duplication: float | None = None,
         brown_outs: BrownOuts | None = None,
     ) -> Link:
-        """The same link with other rates (`up`, `down`), and both ways with another delay and so on."""
+        """Return the link with other rates (`up`, `down`), and both ways with another delay and so on."""
         shared = {"delay": delay, "jitter": jitter, "loss": loss, "duplication": duplication}
         ways = [
             replace(way, **{name: value for name, value in {"rate": rate, **shared}.items() if value is not None})
@@ -97,7 +103,7 @@ class Link:
         return replace(self, up=ways[0], down=ways[1], brown_outs=brown_outs or self.brown_outs)
 
     def states(self, rng: random.Random) -> tuple[LinkState, LinkState]:
-        """Both directions (up, down) of one connection over this link; what is drawn is drawn from `rng`."""
+        """Return both directions (up, down) of one connection over this link; randomness comes from `rng`."""
         dark = Outages(self.brown_outs, rng) if self.brown_outs else None
         timeout = self.round_trip + max(SHORTEST_TIMEOUT, 2 * (self.up.jitter + self.down.jitter))
         up = LinkState(self.up, self.small_up or self.up, self.throughput(self.up), timeout, dark, rng)
@@ -105,7 +111,9 @@ class Link:
 
 
 class Outages:
-    """The brown-outs of one link, on its own clock. Work is done in bright time, which stands still while it is dark.
+    """The brown-outs of one link, on its own clock.
+
+    Work is done in bright time, which stands still during a brown-out.
 
     >>> outages = Outages(BrownOuts(10.0, 2.0), random.Random(0))
     >>> outages.first = 8.0
@@ -118,30 +126,30 @@ class Outages:
         self.first = rng.uniform(0.0, self.every - self.lasting)  # the first begins here
 
     def bright(self, now: float) -> float:
-        """Bright seconds until `now`."""
+        """Return the bright seconds until `now`."""
         over, into = divmod(now - self.first, self.every)
         return now - (over * self.lasting + min(into, self.lasting)) if over >= 0 else now
 
     def at(self, bright: float) -> float:
-        """When there have been so many bright seconds."""
+        """Return when `bright` bright seconds have passed."""
         if bright <= self.first:
             return bright
         return bright + math.ceil((bright - self.first) / (self.every - self.lasting)) * self.lasting
 
     def end(self, start: float, work: float) -> float:
-        """When `work` seconds of sending are done that begin at `start` and rest while it is dark."""
+        """Return when `work` seconds of sending end that begin at `start` and pause during brown-outs."""
         return self.at(self.bright(start) + work)
 
     def dark(self, now: float) -> bool:
-        """Whether nothing passes at `now`."""
+        """Return whether nothing passes at `now`."""
         return now >= self.first and (now - self.first) % self.every < self.lasting
 
 
 class LinkState:
-    """One direction of one connection: says when each message arrives. `free` is when bulk may begin to be sent.
+    """One direction of one connection, which computes each message's arrival.
 
-    Times are seconds on a clock of the caller's choice that does not go back; the same calls and seed give the same
-    answers.
+    `free` is when the next bulk message may begin. Times are seconds on a monotonic clock of the caller's choice; the
+    same calls and seed give the same answers.
     """
 
     __slots__ = (
@@ -171,23 +179,23 @@ class LinkState:
         self._way, self._small, self._timeout, self._dark, self._rng = way, small, timeout, dark, rng
         self._seconds_a_byte, self._small_seconds = 1.0 / throughput, 1.0 / way.rate
         self.steady = dark is None and small.jitter == small.loss == small.duplication == 0.0
-        """Whether small messages all fare alike."""
+        """Whether all small messages take the same time."""
         self.reset(0.0)
 
     def reset(self, now: float) -> None:
-        """A new connection: nothing is on its way any more."""
+        """Start a new connection: nothing is under way any more."""
         self.free = self._small_free = now
         self._last_bulk = self._last_small = now
 
     def send(self, now: float, num_bytes: int, *, small: bool) -> tuple[float, ...]:
-        """When a message that is handed over at `now` arrives; twice where it is duplicated."""
+        """Return when a message that is handed over at `now` arrives; two times where it is duplicated."""
         if not small:
             return (self.bulk(now, num_bytes),)
         arrival = self.small(now, num_bytes)
         return (arrival, arrival) if self.twice() else (arrival,)
 
     def bulk(self, now: float, num_bytes: int) -> float:
-        """When a bulk message arrives."""
+        """Return when a bulk message arrives."""
         way = self._way
         start = self.free if self.free > now else now
         work = num_bytes * self._seconds_a_byte
@@ -203,7 +211,7 @@ class LinkState:
         return arrival
 
     def small(self, now: float, num_bytes: int) -> float:
-        """When a small message arrives; bulk that is sent later waits for its bytes."""
+        """Return when a small message arrives; bulk that is sent later waits for its bytes."""
         small = self._small
         work = num_bytes * self._small_seconds
         start = self._small_free if self._small_free > now else now
@@ -222,15 +230,15 @@ class LinkState:
         return arrival
 
     def lone(self, num_bytes: int) -> float:
-        """Seconds that a small message takes on a steady link when no other one is before it."""
+        """Return the seconds that a small message takes on a steady, idle link."""
         return num_bytes * self._small_seconds + self._small.delay
 
     def twice(self) -> bool:
-        """Whether a small message, just sent, is delivered a second time."""
+        """Return whether a small message, just sent, is delivered a second time."""
         return self._small.duplication > 0.0 and self._rng.random() < self._small.duplication
 
     def _sent_again(self, num_bytes: int) -> float:
-        """Seconds of retransmission timeouts until every packet of a small message has passed."""
+        """Return the seconds of retransmission timeouts until every packet of a small message has passed."""
         loss, rng = self._small.loss, self._rng
         waited, timeout = 0.0, self._timeout
         chance = loss if num_bytes <= SEGMENT else 1.0 - (1.0 - loss) ** math.ceil(num_bytes / SEGMENT)

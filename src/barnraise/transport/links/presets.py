@@ -1,4 +1,4 @@
-"""Links by name, and by figures: `cellular`, `10mbit/50ms`, `satellite/1%`."""
+"""Links by name, and by parameters: `cellular`, `10mbit/50ms`, `satellite/1%`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ REGIONS = (
     ("Singapore", 224, 430),
     ("Jakarta", 265, 330),
 )
-"""Of `ten-regions`: name, round trip in ms and Mbit/s, as a controller on the east coast of the USA may see them."""
+"""Regions of `ten-regions`: name, round trip in ms and Mbit/s, seen from the east coast of the USA."""
 
 NO_LINK, TEN_REGIONS = "none", "ten-regions"
 
 
 def _even(mbit: float, ms: float, *, down: float | None = None, **more: float) -> Link:
-    """A link of so many Mbit/s up (and down), and ms one way; `more` is of both ways."""
+    """Return a link of `mbit` Mbit/s up (and down), and `ms` one way; `more` holds for both directions."""
     up = LinkDirection(mbit * MBIT, ms / 1000, **more)
     return Link(up, replace(up, rate=(down or mbit) * MBIT))
 
@@ -46,7 +46,7 @@ LINKS: dict[str, Link] = {
     "straggler": _even(1, 150, jitter=0.030, loss=0.002),
     TEN_REGIONS: _even(REGIONS[0][2], REGIONS[0][1] / 2),
 }
-"""The presets; of `ten-regions` the first region, as `link` gives each node its own."""
+"""The presets; `ten-regions` is its first region here, as `link` gives each node its own."""
 
 SUMMARIES = {
     NO_LINK: "nothing is emulated",
@@ -77,7 +77,10 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def link(name: str, index: int = 0) -> Link:
-    """The preset called `name`, for the node with that index (`ten-regions` goes round). Raises UnknownNameError."""
+    """Return the preset called `name`, for the node with that index (`ten-regions` cycles).
+
+    Raises UnknownNameError.
+    """
     if name not in LINKS:
         raise UnknownNameError("link preset", name, LINKS)
     if name != TEN_REGIONS:
@@ -87,14 +90,14 @@ def link(name: str, index: int = 0) -> Link:
 
 
 def index_of(node: str) -> int:
-    """An index for a node that knows only its own name."""
+    """Return an index for a node that knows only its own name."""
     return zlib.crc32(node.encode())
 
 
 def parse(text: str, index: int = 0) -> Link:
-    """A link from `PRESET`, `RATE/DELAY`, or a preset and figures that count instead of its own.
+    """Parse a link: `PRESET`, `RATE/DELAY`, or a preset and parameters that replace its own.
 
-    Figures, in this order where there are two of a kind: rate both ways, or up and down (`kbit`, `mbit`, `gbit`);
+    Parameters, in this order where there are two of a kind: rate both ways, or up and down (`kbit`, `mbit`, `gbit`);
     delay one way and jitter (`us`, `ms`, `s`); loss (`%`). Raises UnknownNameError and OptionError.
 
     >>> parse("10mbit/50ms").up
@@ -130,7 +133,7 @@ def _limited(text: str, value: float, low: float, high: float, unit: str) -> flo
 
 
 def described(found: Link) -> str:
-    """A link in a few words.
+    """Describe a link in a few words.
 
     >>> described(parse("2mbit/10mbit/50ms/5ms/0.1%"))
     '2 Mbit/s up, 10 Mbit/s down, 50 ms + up to 5 ms one way, 0.1% loss'

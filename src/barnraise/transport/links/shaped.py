@@ -1,8 +1,8 @@
-"""A worker's connection as if over a slow link: delays what a real connection carries, in both directions.
+"""A worker's connection over an emulated slow link: it delays a real connection's messages in both directions.
 
-The link is that of `transport.link`. What it models is a reliable stream, so nothing is dropped here that the
-connection would deliver: loss costs retransmission timeouts and rate, a brown-out is a pause. Messages on their way are
-lost where the connection's own would be, at `redial` and `close`.
+The link is that of `transport.link`. It models a reliable stream, so nothing is dropped here that the connection would
+deliver: loss costs retransmission timeouts and rate, a brown-out is a pause. Messages under way are lost where the
+connection's own would be, at `redial` and `close`.
 
 Order is the connection's own: bulk messages in order, single frames in order; a single frame may overtake bulk, and
 bulk never overtakes a single frame that was sent before it.
@@ -32,17 +32,17 @@ Message = list[Buffer]
 
 
 class ShapedConnection(Connection):
-    """`inner` behind `link`; `seed` decides jitter, loss and brown-outs."""
+    """A connection `inner` behind `link`; `seed` decides jitter, loss and brown-outs."""
 
     def __init__(self, inner: Connection, link: Link, seed: object = 0) -> None:
         super().__init__()
         self.inner = inner
         up, down = link.states(random.Random(f"link {seed}"))
         self._up, self._down = _Line(up), _Line(down)
-        self._turn = asyncio.Lock()  # of bulk
+        self._turn = asyncio.Lock()  # serialises bulk messages
         self._bulk: asyncio.Queue[Message] = asyncio.Queue(1)
         self._tasks: list[asyncio.Task[None]] = []
-        self._on_hand = 0  # messages that are through the link, and not with `inner` yet
+        self._on_hand = 0  # messages that have passed the link, and are not with `inner` yet
         self._closed = False
 
     async def open(self, uri: str, server_key: str, keys: Keys) -> None:
@@ -63,7 +63,7 @@ class ShapedConnection(Connection):
         return await self.inner._diagnosis()
 
     async def send(self, frames: Sequence[Buffer]) -> bool:
-        message: Message = [bytes(frame) for frame in frames]  # the caller may change them once this returns
+        message: Message = [bytes(frame) for frame in frames]  # the caller may change them afterwards
         if len(message) == 1:
             while len(self._up.waiting) >= MOST_SINGLES and not self._closed:
                 await self._up.changed.wait()
@@ -78,7 +78,7 @@ class ShapedConnection(Connection):
         return not self._closed
 
     async def _forward(self) -> None:
-        """Hand over what has come to the other end of the link; bulk through `_bulk`, so that it holds up nobody."""
+        """Forward messages that have passed the link; bulk through `_bulk`, so that it delays no other."""
         while True:
             batch = await self._up.arrived(BATCH_MESSAGES)
             self._on_hand += len(batch)
@@ -150,18 +150,18 @@ class _Line:
         self._began = 0.0
 
     def begin(self) -> None:
-        """The link's clock starts: brown-outs come at the same times after it in every run."""
+        """Start the link's clock: brown-outs come at the same times after it in every run."""
         self._began = asyncio.get_running_loop().time()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self._began
 
     def seconds_until_free(self) -> float:
-        """How long the next bulk message has to wait for its turn."""
+        """Return how long the next bulk message has to wait."""
         return max(0.0, self.state.free - self._now())
 
     def add(self, message: Message) -> None:
-        """A message sets out now."""
+        """Send a message into the link now."""
         size = sum(map(num_bytes, message))
         for arrival in self.state.send(self._now(), size, small=len(message) == 1):
             self._count += 1
@@ -170,8 +170,8 @@ class _Line:
         self.changed.wake()
 
     async def arrived(self, limit: int) -> list[Message]:
-        """Wait until something has arrived; at most `limit` messages. Empty once nothing more will come."""
-        await asyncio.sleep(0)  # others get their turn even if there is always something
+        """Wait until messages have arrived and return at most `limit`; empty once nothing more will come."""
+        await asyncio.sleep(0)  # yields to other tasks even if there is always something
         while not self._finished:
             found: list[Message] = []
             while self.waiting and self.waiting[0][0] <= self._now() and len(found) < limit:
@@ -188,7 +188,7 @@ class _Line:
         return []
 
     def clear(self) -> None:
-        """The connection is lost, and what was on its way."""
+        """Drop all messages under way, as the connection is lost."""
         self.waiting.clear()
         self.num_bytes = 0
         self.state.reset(self._now())

@@ -1,14 +1,14 @@
-"""The ROUTER's manners towards a REQ socket, which asks one question and then waits for exactly one answer.
+"""The ROUTER's answers to REQ sockets, which ask one question and then wait for exactly one answer.
 
-A question is an empty delimiter and then either nothing (one empty frame: "what is there for me?") or a message. An
-answer is the next message that waits for the asker, whatever it is about, or one empty frame when there is none:
+A question is an empty delimiter and then either nothing (one empty frame: "is there a message for me?") or a message.
+An answer is the next message that waits for the asker, on any subject, or one empty frame when there is none:
 
     [message]               answered with the next message, or with nothing after REPLY_SECONDS
     [message, raw frame]    answered at once
     [message, empty frame]  answered at once, for a message that needs no answer
     [empty frame]           answered as a message is, without being one
 
-So messages keep their order, none is skipped, and an asker that does not come back has a mailbox with an end.
+So messages keep their order, none is skipped, and an asker that does not return has a bounded mailbox.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from barnraise.transport.mailbox import Mailbox
 from barnraise.wire.frames import Buffer
 
 REPLY_SECONDS = 0.25
-"""How long a question waits for an answer before there is none."""
+"""Seconds that a question waits for an answer before an empty one."""
 
 MAX_ASKERS = 1024
 """Askers that are remembered; the one that was silent for longest makes room for a new one."""
 
 
 class _Asker:
-    """One REQ socket: what waits for it, and until when its open question does."""
+    """One REQ socket: its waiting messages, and the deadline of its open question."""
 
     def __init__(self, peer: Peer, budget: Budget) -> None:
         self.peer = peer
@@ -40,7 +40,7 @@ class _Asker:
 
 
 class ReplySockets:
-    """All REQ sockets of a listener. `reply` sends one answer."""
+    """All REQ sockets of a listener; `reply` sends one answer."""
 
     def __init__(self, reply: Callable[[Peer, Sequence[Buffer]], None], budget: Budget) -> None:
         self._reply, self._budget = reply, budget
@@ -50,7 +50,7 @@ class ReplySockets:
         return peer.route in self._askers
 
     def question(self, peer: Peer, frames: list[zmq.Frame]) -> None:
-        """Note a question (without its delimiter)."""
+        """Record a question (without its delimiter)."""
         asker = self._askers.pop(peer.route, None) or _Asker(peer, self._budget)
         if len(self._askers) >= MAX_ASKERS:
             self.forget(next(iter(self._askers)))
@@ -62,7 +62,7 @@ class ReplySockets:
         asker.waiting = asyncio.get_running_loop().call_later(seconds, self._answer, asker)
 
     def put(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
-        """A message for an asker: the answer, if a question is open. False when its mailbox is full."""
+        """Store a message for an asker, or answer its open question with it; False when its mailbox is full."""
         asker = self._askers[peer.route]
         if not asker.mailbox.put(frames):
             return False
@@ -77,7 +77,7 @@ class ReplySockets:
         self._reply(asker.peer, asker.mailbox.take() if len(asker.mailbox) else [b""])
 
     def forget(self, route: bytes) -> None:
-        """Whoever asked by this route is gone."""
+        """Forget the asker of this route, as it has left."""
         asker = self._askers.pop(route, None)
         if asker is not None:
             asker.mailbox.clear()
@@ -85,6 +85,6 @@ class ReplySockets:
                 asker.waiting.cancel()
 
     def close(self) -> None:
-        """Forget everybody."""
+        """Forget all askers of the listener."""
         for route in list(self._askers):
             self.forget(route)

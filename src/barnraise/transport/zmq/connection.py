@@ -1,8 +1,8 @@
 """A worker's end of ZMQ: one DEALER that dials, and dials again.
 
-libzmq reconnects by itself when the network or the controller goes away. It gives up for good when something else
-answers on the port, or the controller refuses the key: then this connection dials anew, after a pause. So it does where
-a connection stands and nothing comes: bytes that were spoiled on their way have libzmq wait for a frame without end.
+libzmq reconnects by itself when the network or the controller disappears. It stops when another program answers on the
+port, or the controller refuses the key: then this connection dials again, after a pause. It also does so where a
+connection stands and nothing comes: after corrupted bytes libzmq may wait for a frame without end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from barnraise.transport.zmq.options import endpoint, new_context, new_dealer, t
 from barnraise.wire.frames import Buffer, num_bytes
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
-"""Seconds before dialling anew where libzmq gave up; the pause doubles until a handshake succeeds."""
+"""Seconds before dialling again where libzmq stopped; the pause doubles until a handshake succeeds."""
 
 FIRST_SILENCE, LONGEST_SILENCE = 5.0, 60.0
-"""Seconds without an answer after which a connection that stands is dialled anew: twice the longest of late, which a
-slow link may need for a frame, within these."""
+"""Seconds without an answer after which a standing connection is dialled again.
+
+They are twice the longest recent wait, which a slow link may need for a frame, within these bounds.
+"""
 
 FORGETTING = 0.99
-"""What is left of that after each answer."""
+"""Factor of that wait after each answer."""
 
 LOOK_SECONDS = 1.0
 
@@ -87,7 +89,7 @@ class ZmqConnection(Connection):
         self._look()
 
     def _look(self) -> None:
-        """Dial anew where no answer comes."""
+        """Dial again where no answer comes."""
         loop = asyncio.get_running_loop()
         if self.connected and self._asked_at and loop.time() - self._asked_at > self._silence:
             self._silence = min(2 * self._silence, LONGEST_SILENCE)
@@ -95,7 +97,7 @@ class ZmqConnection(Connection):
         self._look_timer = loop.call_later(LOOK_SECONDS, self._look)
 
     def _answered(self) -> None:
-        """A whole message has come."""
+        """Record that a whole message has come."""
         if self._asked_at:
             longest = max(FIRST_SILENCE, 2 * (asyncio.get_running_loop().time() - self._asked_at))
             self._silence = min(max(longest, FORGETTING * self._silence), LONGEST_SILENCE)
@@ -116,7 +118,7 @@ class ZmqConnection(Connection):
                 self.connected = False
                 self._plan_redial()
             elif event == zmq.EVENT_CONNECT_RETRIED:
-                self._cancel_redial()  # libzmq goes on by itself
+                self._cancel_redial()  # libzmq continues by itself
                 self.refused = True
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._trouble, self._pause = 0, FIRST_PAUSE
@@ -158,7 +160,7 @@ class ZmqConnection(Connection):
             while not self._closed:
                 while not single and self._single.locked():
                     async with self._single:
-                        pass  # what is small goes first
+                        pass  # small messages first
                 if self._closed or self._socket.try_send(frames):
                     self._asked_at = self._asked_at or asyncio.get_running_loop().time()
                     break
@@ -166,7 +168,7 @@ class ZmqConnection(Connection):
         return not self._closed
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[list[Buffer]]:
-        await asyncio.sleep(0)  # others get their turn even if there is always something to read
+        await asyncio.sleep(0)  # yields to other tasks even if there is always something to read
         while not self._closed:
             batch = self._read(limit)
             if batch:
@@ -190,7 +192,7 @@ class ZmqConnection(Connection):
         return batch
 
     async def _diagnosis(self) -> str:
-        await numeric(self._address)  # raises what is to be said when the name has no address
+        await numeric(self._address)  # raises the error when the name has no address
         where = f"{self._address.host}, port {self._address.port}"
         return _TROUBLE.get(self._trouble, _NO_ANSWER).format(where=where)
 

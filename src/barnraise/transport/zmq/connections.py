@@ -1,9 +1,9 @@
-"""Watches the TCP connections that libzmq accepts for a ROUTER, and ends those that have to go.
+"""Limits on the TCP connections that libzmq accepts for a ROUTER.
 
-libzmq accepts whoever comes, and has no limit on connections nor on the frames of an unfinished message. But its
-monitor names the descriptor of each connection, and to shut a TCP connection down behind its back is an end like any
-other to it. So that never the wrong one is meant (descriptors are used again), a descriptor is first duplicated onto
-one of our own, which takes no new one, and then asked who is at its other end.
+libzmq accepts every connection, and has no limit on connections nor on the frames of an unfinished message. But its
+monitor names the descriptor of each connection, and a TCP connection that is shut down from outside ends like any other
+for it. So that never the wrong one is meant (descriptors are reused), a descriptor is first duplicated onto one of our
+own, which takes no new one, and then its peer is checked.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ MAX_CONNECTIONS = 4096
 """Open TCP connections, or what `descriptors` leaves if that is less."""
 
 CONNECTIONS_A_KEY = 2
-"""A worker has one; another while it dials anew."""
+"""Connections of a key: a worker has one, and another while it dials again."""
 
 LOOK_SECONDS = 0.25
-"""How often connections are looked at for what they sent."""
+"""Seconds between two checks of the connections' received bytes."""
 
 UNREAD_BYTES = (RECEIVE_QUEUE + 4) * FRAME_LIMIT
-"""What a connection may send without a whole message coming of it. Libzmq stops reading a good one before."""
+"""Bytes that a connection may send without a whole message; libzmq stops reading a good one before that."""
 
 UNPROVEN_BYTES = FRAME_LIMIT
 """The same before its first message."""
 
 STRANGER_BYTES = 1 << 16
-"""The same, and in all, for a connection whose key is no member's: it has nothing to say but who it wants to be."""
+"""The same, and in all, for a connection whose key is no member's: it can only ask for membership."""
 
 _TCP_INFO_BYTES, _RECEIVED_AT = 136, 128  # struct tcp_info of Linux: tcpi_bytes_received
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class Connection:
-    """One accepted TCP connection: its descriptor in libzmq's hands, and what is known of it."""
+    """One accepted TCP connection: its descriptor in libzmq, and its state."""
 
     __slots__ = ("at_message", "descriptor", "other_end", "read", "route")
 
     def __init__(self, descriptor: int, other_end: Any) -> None:
         self.descriptor, self.other_end = descriptor, other_end
         self.route = b""
-        self.read = False  # whether a message came since it was looked at
-        self.at_message = 0  # bytes it had sent then
+        self.read = False  # whether a message came since the last check
+        self.at_message = 0  # bytes it had sent by then
 
 
 class ZmqConnections:
-    """The connections of one ROUTER. `gone` hears of each route whose connection has ended."""
+    """The connections of one ROUTER; `gone` is called with each route whose connection has ended."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ZmqConnections:
         self._hand, self._rest = sockets.socket(), sockets.socket()
         router.monitor("inproc://door", _EVENTS)
         monitor = context.socket(zmq.PAIR)
-        monitor.setsockopt(zmq.RCVHWM, 0)  # else libzmq's thread waits for us when thousands come at once
+        monitor.setsockopt(zmq.RCVHWM, 0)  # else libzmq's thread waits for this one when thousands come at once
         monitor.connect("inproc://door")
         self._monitor = LoopSocket(monitor, self._take_events)
         self._loop = asyncio.get_running_loop()
@@ -93,7 +93,10 @@ class ZmqConnections:
         return len(self._connections)
 
     def message(self, route: bytes, key: str, frame: zmq.Frame) -> bool:
-        """A whole message came from `route`, of which `frame` is one frame. False when the connection is gone since."""
+        """Record a whole message from `route`, of which `frame` is one frame; False when the connection has ended.
+
+        Frames name their connection.
+        """
         connection = self._routes.get(route) or self._find(route, frame)
         if connection is None:
             return False
@@ -102,14 +105,16 @@ class ZmqConnections:
         return True
 
     def is_of(self, route: bytes, key: str) -> bool:
-        """Whether `key` was proven by the connection that `route` leads to now. A client can choose the id that another
-        had, so whoever is gone has to be known to be gone."""
+        """Return whether the present connection of `route` has proven `key`.
+
+        A client can choose the id that another had, so ended connections have to be known.
+        """
         self._take_events()
         connection = self._routes.get(route)
         return connection is not None and self.door.key_of(connection.descriptor) == key
 
     def address(self, route: bytes) -> str:
-        """Where the connection that `route` leads to comes from."""
+        """Return the address of the connection that `route` leads to."""
         connection = self._routes.get(route)
         return str(connection.other_end[0]) if connection is not None else ""
 
@@ -119,7 +124,7 @@ class ZmqConnections:
             self.door.send_away(self._routes[route].descriptor)
 
     def _find(self, route: bytes, frame: zmq.Frame) -> Connection | None:
-        """The connection that a frame came by; None when it is gone already."""
+        """Return the connection that a frame came by; None when it has ended."""
         try:
             descriptor = int(frame.get(zmq.SRCFD))
         except zmq.ZMQError:
@@ -148,7 +153,7 @@ class ZmqConnections:
     def _accepted(self, descriptor: int) -> None:
         other_end = self._take(descriptor)
         self._let_go()
-        if other_end is not None:  # else it has ended, and the next events say so
+        if other_end is not None:  # else it has ended, as the next events say
             self._connections[descriptor] = Connection(descriptor, other_end)
             self.door.enter(descriptor, other_end[0])
 
@@ -187,7 +192,7 @@ class ZmqConnections:
             self.door.send_away(connection.descriptor)
 
     def _take(self, descriptor: int) -> Any:
-        """Hold a connection of libzmq's by a descriptor of our own; who is at its other end, None when nobody."""
+        """Hold libzmq's connection by a descriptor of our own, and return its peer; None when it has none."""
         try:
             os.dup2(descriptor, self._hand.fileno(), inheritable=False)
             return self._hand.getpeername()
@@ -198,7 +203,10 @@ class ZmqConnections:
         os.dup2(self._rest.fileno(), self._hand.fileno(), inheritable=False)
 
     def close(self) -> None:
-        """Watch no more. Before the ROUTER is closed."""
+        """Stop watching the connections.
+
+        Called before the ROUTER is closed.
+        """
         self._timer.cancel()
         if not self._router.closed:
             self._router.disable_monitor()
@@ -208,7 +216,7 @@ class ZmqConnections:
 
 
 def _num_read(socket: sockets.socket) -> int:
-    """Bytes that were taken from a TCP socket so far."""
+    """Return the bytes that were read from a TCP socket so far."""
     info = socket.getsockopt(sockets.IPPROTO_TCP, sockets.TCP_INFO, _TCP_INFO_BYTES)
     (received,) = struct.unpack_from("=Q", info, _RECEIVED_AT)
     waiting = array.array("i", [0])

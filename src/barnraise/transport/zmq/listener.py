@@ -51,7 +51,7 @@ class ZmqListener(Listener):
         return str(Address("zmq", address.host, int(bound.rpartition(":")[2])))
 
     async def receive_many(self, limit: int = BATCH_MESSAGES) -> list[Delivery]:
-        await asyncio.sleep(0)  # others get their turn even if there is always something to read
+        await asyncio.sleep(0)  # yields to other tasks even if there is always something to read
         while self._socket is not None and not self._socket.closed:
             if self.budget.spent:
                 await self.budget.freed()
@@ -63,7 +63,7 @@ class ZmqListener(Listener):
         return []
 
     def _read(self, socket: LoopSocket, limit: int) -> tuple[list[Delivery], bool]:
-        """What there is to read, and whether that was all."""
+        """Return the available messages, and whether that was all."""
         batch: list[Delivery] = []
         size = 0
         for _ in range(limit):
@@ -117,7 +117,7 @@ class ZmqListener(Listener):
         return self._door.address(peer.route) if self._door is not None and self._may_hear(peer) else ""
 
     def _reply(self, peer: Peer, frames: Sequence[Buffer]) -> None:
-        """Answer a REQ; what cannot be delivered at once is lost, as with any connection that breaks."""
+        """Answer a REQ; an answer that cannot be delivered at once is lost, as with any connection that breaks."""
         if self._socket is not None and not self._socket.closed and self._may_hear(peer):
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.try_send([peer.route, b"", *frames])
@@ -149,12 +149,12 @@ class ZmqListener(Listener):
 
 
 def _proven_key(frame: zmq.Frame) -> str:
-    """The public key that the sender proved in its handshake, as the ZAP handler passed it on."""
+    """Return the public key that the sender proved in its handshake, as the ZAP handler passed it on."""
     return _property(frame, "User-Id")
 
 
 def _property(frame: zmq.Frame, name: str) -> str:
-    """What libzmq knows of the connection that a frame came by; empty when nothing."""
+    """Return libzmq's property of the connection that a frame came by; empty when there is none."""
     try:
         return str(frame.get(name))
     except zmq.ZMQError:
@@ -162,5 +162,8 @@ def _property(frame: zmq.Frame, name: str) -> str:
 
 
 def _is_given(route: bytes) -> bool:
-    """Whether libzmq may have made this routing id up: 5 bytes, the first 0. A client can choose such a one, too."""
+    """Return whether libzmq may have chosen this routing id: 5 bytes, the first 0.
+
+    A client can choose such an id, too.
+    """
     return len(route) == 5 and route[0] == 0

@@ -17,12 +17,12 @@ _IN, _OUT = int(zmq.POLLIN), int(zmq.POLLOUT)  # flags of an enum are slow
 
 
 class LoopSocket:
-    """Non-blocking sends and receives, and waiting for when they may succeed again.
+    """Non-blocking sends and receives, and waiting until they may succeed again.
 
-    libzmq's file descriptor is edge-triggered: it is readable once after something happened, and any call on the
-    socket, a failed one too, may swallow that for whoever waits. So each call is followed by a look at the socket's
-    state when somebody waits, and nobody begins to wait without one. With `on_readable`, that is called when there is
-    something to receive; it has to receive until there is nothing left.
+    libzmq's file descriptor is edge-triggered: it is readable once after an event, and any call on the socket, a failed
+    one too, may consume that for waiting callers. So each call is followed by a check of the socket's state when a
+    caller waits, and no caller begins to wait without one. `on_readable`, if given, is called when there is something
+    to receive; it has to receive until there is nothing left.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], on_readable: Callable[[], None] | None = None) -> None:
@@ -30,27 +30,29 @@ class LoopSocket:
         self._on_readable = on_readable or self._wake_readers
         self._readable, self._writable = Signal(), Signal()
         self._loop = asyncio.get_running_loop()
-        self._in_midst = False  # of a message with more than FRAMES_A_CALL frames
+        self._in_midst = False  # within a message of more than FRAMES_A_CALL frames
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._look)
-        self._loop.call_soon(self._look)  # libzmq signals a pipe's first message only to who has found it empty
+        self._loop.call_soon(
+            self._look
+        )  # libzmq signals a pipe's first message only to a caller that has found it empty
 
     @property
     def closed(self) -> bool:
         return self.socket.closed
 
     async def wait_readable(self) -> None:
-        """Return when there is, or may be, something to receive, or the socket is closed."""
+        """Wait until there is, or may be, something to receive, or the socket is closed."""
         if not self._look() & _IN:
             await self._readable.wait()
 
     async def wait_writable(self) -> None:
-        """Return when there is, or may be, room to send, or the socket is closed."""
+        """Wait until there is, or may be, room to send, or the socket is closed."""
         if not self._look() & _OUT:
             await self._writable.wait()
 
     def _look(self) -> int:
-        """Wake whoever waits for what the socket can do now."""
+        """Wake the callers that wait for an operation that is possible now."""
         if self.closed:
             return _IN | _OUT
         events = int(self.socket.getsockopt(zmq.EVENTS))
@@ -68,7 +70,10 @@ class LoopSocket:
             self._look()
 
     def try_send(self, frames: Sequence[Buffer]) -> bool:
-        """Send the message, or nothing of it when there is no room. Frames are copied, and may change afterwards."""
+        """Send the message, or nothing of it when there is no room.
+
+        Frames are copied, and may change afterwards.
+        """
         try:
             self.socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
@@ -78,7 +83,10 @@ class LoopSocket:
         return True
 
     def try_send_counted(self, frames: Sequence[bytes]) -> zmq.MessageTracker | None:
-        """The same without a copy; what says when libzmq is done with the memory of the last frame. None: no room."""
+        """Send without a copy, and return a tracker of libzmq's use of the last frame's memory.
+
+        None: there is no room.
+        """
         try:
             return self.socket.send_multipart(frames, zmq.NOBLOCK, copy=False, track=True)
         except zmq.Again:
@@ -87,9 +95,9 @@ class LoopSocket:
             self._called()
 
     def try_receive(self, max_frames: int) -> list[zmq.Frame] | None:
-        """The next message, at most its first `max_frames` frames; None when there is none.
+        """Return the next message, at most its first `max_frames` frames; None when there is none.
 
-        Of a message of thousands of frames each call reads some, and the calls in its midst return no frame at all.
+        Each call reads some frames of a message of thousands, and calls in its midst return no frame at all.
         """
         frames: list[zmq.Frame] = []
         try:
@@ -109,7 +117,7 @@ class LoopSocket:
         return frames
 
     def close(self, linger: float = 0.0) -> None:
-        """Close the socket and wake everybody; what was sent has `linger` seconds to leave."""
+        """Close the socket and wake all callers; sent messages have `linger` seconds to leave."""
         if not self.closed:
             self._loop.remove_reader(self._descriptor)
             self.socket.close(linger=round(linger * 1000))
@@ -118,5 +126,5 @@ class LoopSocket:
 
 
 def contents(frames: Sequence[zmq.Frame]) -> list[Buffer]:
-    """The header as bytes of its own, the others as views that keep the received memory alive."""
+    """Return the header as bytes of its own, the others as views that keep the received memory alive."""
     return [frames[0].bytes, *(frame.buffer for frame in frames[1:])] if frames else []

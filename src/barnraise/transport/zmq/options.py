@@ -1,4 +1,4 @@
-"""How both ends set up their ZMQ contexts and sockets."""
+"""Options of both ends' ZMQ contexts and sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnraise.wire.messages import FRAME_LIMIT, HEADER_LIMIT
 Context = zmq.Context[zmq.Socket[bytes]]
 
 DEALER_QUEUE = 4
-"""Messages that a worker hands to libzmq ahead of the network: what a heartbeat may have to wait for."""
+"""Messages that a worker hands to libzmq ahead of the network: the queue that a heartbeat may wait for."""
 
 PEER_QUEUE = 32
 """Messages that libzmq keeps for one peer of the controller."""
@@ -25,7 +25,7 @@ RECEIVE_QUEUE = 8
 HANDSHAKE_SECONDS = 30.0
 
 _BOTH = {
-    zmq.MAXMSGSIZE: max(FRAME_LIMIT, HEADER_LIMIT) + 1024,  # of a frame as it is on the wire: CURVE adds a little
+    zmq.MAXMSGSIZE: max(FRAME_LIMIT, HEADER_LIMIT) + 1024,  # the size of a frame on the wire: CURVE adds a little
     zmq.RCVHWM: RECEIVE_QUEUE,
     zmq.HANDSHAKE_IVL: round(1000 * HANDSHAKE_SECONDS),
     zmq.TCP_KEEPALIVE: 1,
@@ -36,13 +36,13 @@ _BOTH = {
 }
 _LISTENER = {
     zmq.SNDHWM: PEER_QUEUE,
-    zmq.ROUTER_MANDATORY: 1,  # a full queue or a peer that is gone is an error, not a silent loss
+    zmq.ROUTER_MANDATORY: 1,  # a full queue or a disconnected peer is an error, not a silent loss
     zmq.BACKLOG: 1024,
     zmq.CURVE_SERVER: 1,
     zmq.ZAP_ENFORCE_DOMAIN: 1,
 }
 # Without ZMTP's heartbeats: libzmq 4.3.5 aborts the process when one is due after a connection broke whose reader had
-# more than it could take (libzmq's issue 4364). The connection itself sees to it that it does not wait for ever.
+# too much to read (libzmq's issue 4364). The connection itself takes care not to wait forever.
 _CONNECTION = {
     zmq.SNDHWM: DEALER_QUEUE,
     zmq.CONNECT_TIMEOUT: 10_000,
@@ -52,23 +52,26 @@ _CONNECTION = {
 
 
 def new_context(io_threads: int) -> Context:
-    """A context of one's own, so that closing it ends its threads and nobody else's sockets."""
+    """Create a context of one's own, so that closing it ends its threads and no other sockets."""
     context: Context = zmq.Context(io_threads)
     context.set(zmq.BLOCKY, 0)
     return context
 
 
 async def terminate(context: Context) -> None:
-    """Wait until libzmq is done with the context, whose sockets are closed. That goes on though whoever waits is
-    cancelled: else the garbage collector would wait for it, and with it the event loop."""
+    """Wait until libzmq has finished with the context, whose sockets are closed.
+
+    That continues although the caller is cancelled: else the garbage collector would wait for it, and with it the event
+    loop.
+    """
     await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, context.term))
 
 
 def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zmq.Socket[bytes]:
-    """The controller's socket, all limits set, not bound yet; `domain` is what the ZAP handler answers for.
+    """Create the controller's socket with all limits, not bound yet; `domain` is that of the ZAP handler.
 
-    libzmq counts routing ids up from what C's rand() says, which nobody has seeded: they are the same in each process.
-    It aborts where a client has chosen the id whose turn it is, so nobody may know the count.
+    libzmq counts routing ids up from C's rand(), which is not seeded: they are the same in each process. It aborts
+    where a client has chosen the next id, so no client may know the count.
     """
     ctypes.CDLL(None).srand(secrets.randbits(32))
     socket = _new_socket(context, zmq.ROUTER, _BOTH | _LISTENER | {zmq.IPV6: int(ipv6)})
@@ -80,7 +83,10 @@ def new_router(context: Context, keys: Keys, domain: bytes, *, ipv6: bool) -> zm
 def new_dealer(
     context: Context, keys: Keys, server_key: str, *, ipv6: bool, kind: int = zmq.DEALER
 ) -> zmq.Socket[bytes]:
-    """A worker's socket, all limits set, not connected yet. `kind` is REQ for a client that asks and waits."""
+    """Create a worker's socket with all limits, not connected yet.
+
+    `kind` is REQ for a client that asks and waits.
+    """
     socket = _new_socket(context, kind, _BOTH | _CONNECTION | {zmq.IPV6: int(ipv6)})
     socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret.encode())
     socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public.encode())
@@ -96,5 +102,5 @@ def _new_socket(context: Context, kind: int, options: dict[zmq.SocketOption, int
 
 
 def endpoint(host: str, port: int) -> str:
-    """What libzmq calls an address."""
+    """Return libzmq's form of an address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

@@ -1,7 +1,7 @@
-"""What the ROUTER has for its peers: handed to libzmq and not yet on the network, or waiting for libzmq to have room.
+"""The ROUTER's messages for its peers: with libzmq and not yet on the network, or waiting for room there.
 
 Every byte of it is on the account of the peer's key. Large messages are handed over without a copy, and libzmq says
-when it is done with their memory: that is when they are on their way.
+when it has finished with their memory: that is when they are on their way.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ LATE_MESSAGES = 1024
 """The same in messages."""
 
 RETRY_SECONDS = 0.02
-"""How often the queues of peers that are behind are tried; libzmq does not say when there is room."""
+"""Seconds between two attempts at the queues of slow peers; libzmq does not say when there is room."""
 
 COUNTED_BYTES = 1 << 16
 """Messages from this size on are counted until they are on the network (pyzmq copies smaller ones)."""
 
 STALLED_SECONDS = 150.0
-"""A peer that takes nothing for so long though something waits for it is hung up on: 1.4 MB at 0.1 Mbit/s take 120."""
+"""Seconds after which a peer that does not read its waiting messages is disconnected: 1.4 MB at 0.1 Mbit/s take 120."""
 
 
 class _Line:
-    """What waits for one peer."""
+    """The waiting messages of one peer."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -46,7 +46,10 @@ class _Line:
 
 
 class OutgoingLines:
-    """All lines of a listener. `may_hear` says whether a peer is still at its route, `hang_up` ends what is there."""
+    """All queues of a listener.
+
+    `may_hear` says whether a peer is still at its route, `hang_up` ends the connection there.
+    """
 
     def __init__(
         self, socket: LoopSocket, budget: Budget, may_hear: Callable[[Peer], bool], hang_up: Callable[[bytes], None]
@@ -58,7 +61,10 @@ class OutgoingLines:
         self._loop = asyncio.get_running_loop()
 
     def send(self, peer: Peer, frames: Sequence[Buffer]) -> bool:
-        """Hand a message over, or keep a single frame for later. False: it is dropped. LookupError: nobody is there."""
+        """Hand a message over, or keep a single frame for later; False when it is dropped.
+
+        LookupError: there is no peer.
+        """
         if peer.route not in self._late and self._hand_over(peer, frames):
             return True
         return len(frames) == 1 and self._put_off(peer, bytes(frames[0]))
@@ -131,13 +137,13 @@ class OutgoingLines:
         del self._late[line.peer.route]
 
     def _settle(self, line: _Line) -> None:
-        """Give back what libzmq is done with."""
+        """Release the memory that libzmq has finished with."""
         while line.handed and line.handed[0][0].done:
             self._budget.give(line.peer.key, line.handed.popleft()[1], answer=True)
             line.since = self._loop.time()
 
     def sweep(self) -> None:
-        """Settle with everybody, and hang up on who takes nothing."""
+        """Settle with all peers, and disconnect those that take nothing."""
         now = self._loop.time()
         for route, line in list(self._lines.items()):
             self._settle(line)
@@ -147,7 +153,7 @@ class OutgoingLines:
                 self._hang_up(route)
 
     def forget(self, route: bytes) -> None:
-        """The connection has ended, and libzmq has dropped what was for it."""
+        """Forget a route whose connection has ended; libzmq has dropped its messages."""
         self._late.pop(route, None)
         line = self._lines.pop(route, None)
         if line is not None:
@@ -155,7 +161,7 @@ class OutgoingLines:
             self._budget.give(line.peer.key, waiting, answer=True)
 
     def close(self) -> None:
-        """Forget everybody."""
+        """Forget all peers and their messages."""
         if self._retry is not None:
             self._retry.cancel()
         for route in list(self._lines):

@@ -1,4 +1,4 @@
-"""A worker's connection for scripts: one question, one answer, no event loop. Speaks to any ZMQ controller.
+"""A worker's connection for scripts: one question, one answer, no event loop; for any ZMQ controller.
 
     client = SimpleClient(invite.uri, invite.server_key, Keys.generate())
     client.enrol(invite, "my-script")
@@ -8,8 +8,8 @@
     ack = client.offer(task, payload, steps=task.local_steps, loss=1.0, seconds=0.5)
     client.leave("done")
 
-The messages, keys and promises are those of every worker: an offer is acknowledged once it is durable, and counts once
-however often it is made. A socket that got no answer in time is thrown away and dialled anew. One thread only.
+The messages, keys and guarantees are those of every worker: an offer is acknowledged once it is durable, and counts
+once however often it is made. A socket that got no answer in time is replaced by a new one. One thread only.
 """
 
 from __future__ import annotations
@@ -57,14 +57,17 @@ from barnraise.wire.messages import (
 )
 
 HEARTBEAT_SECONDS = 0.3
-"""A client that only waits says that often that it lives."""
+"""Seconds between heartbeats of a client that only waits."""
 
 Answer = tuple[FromController, memoryview | None]
 M = TypeVar("M", bound=Message)
 
 
 class SimpleClient:
-    """A REQ socket and the few messages a worker needs. `seconds` is how long any one answer is waited for."""
+    """A REQ socket and the few messages a worker needs.
+
+    `seconds` is the time limit of any answer.
+    """
 
     def __init__(self, uri: str, server_key: str, keys: Keys, *, seconds: float = 15.0) -> None:
         self.address = parse(uri.split()[0])
@@ -92,16 +95,16 @@ class SimpleClient:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket and its context."""
         self._socket.close(linger=0)
         self._context.term()
 
     # One question, one answer
 
     def ask(self, message: Message | None = None, raw: Buffer | None = None, *, wait: bool = True) -> Answer | None:
-        """Send a message (or none), and take the answer: the next message for this client, None when there is none yet.
+        """Send a message (or none), and return the answer: the next message for this client, None when there is none.
 
-        AddressError when the controller does not answer in time; the next call dials anew.
+        AddressError when the controller does not answer in time; the next call dials again.
         """
         frames: list[Buffer] = encode(message, raw) if message is not None else [b""]
         self._socket.send_multipart(frames if wait or raw is not None else [*frames, b""])
@@ -116,13 +119,13 @@ class SimpleClient:
         return None if answer == [b""] else decode_from_controller(answer)
 
     def _tell(self, message: Message, raw: Buffer | None = None) -> None:
-        """Send what needs no answer; one that comes all the same is kept."""
+        """Send a message that needs no answer; an answer that comes all the same is kept."""
         answer = self.ask(message, raw, wait=False)
         if answer is not None:
             self._unread.append(answer)
 
     def expect(self, kind: type[M], *others: type[Message]) -> tuple[M | Message, memoryview | None]:
-        """The next message of one of these kinds; RunFailedError when the controller says Stop instead."""
+        """Return the next message of one of these kinds; RunFailedError when the controller sends Stop instead."""
         deadline = time.monotonic() + self.seconds
         while time.monotonic() < deadline:
             for index, answer in enumerate(self._unread):
@@ -136,10 +139,13 @@ class SimpleClient:
                 self._unread.append(found)
         raise AddressError(f"no {kind.__name__} from the controller within {self.seconds:g} s")
 
-    # What a worker says
+    # Messages of a worker
 
     def enrol(self, invite: Invite, name: str) -> str:
-        """Become a node of the run, as which the key is known from now on. InviteError when that is refused."""
+        """Become a node of the run, and return the name by which the key is known from now on.
+
+        InviteError when that is refused.
+        """
         nonce = secrets.token_hex(32)
         signer = self.keys.signer.public
         mark = proof(invite.secret, self.server_key, self.keys.public, name, nonce, signer)
@@ -151,7 +157,7 @@ class SimpleClient:
         return answer.node
 
     def hello(self, profile: NodeProfile, *, have: int = -1, pending: tuple[int, ...] = ()) -> Welcome:
-        """Say who is here, holding version `have` and contributions without an answer (`pending`)."""
+        """Begin a session, with version `have` and unanswered contributions (`pending`)."""
         self._profile, self._greeting = profile, self._greeting + 1
         who = self._session, self._greeting, profile
         self._tell(Hello(PROTOCOL_VERSION, *who, have, pending, kinds=(name_of(Train),)))
@@ -161,14 +167,17 @@ class SimpleClient:
         return answer
 
     def next(self, have: int = -1) -> AnyTask:
-        """A task, waited for as long as `seconds`."""
+        """Return a task, waiting up to `seconds`."""
         self._tell(RequestTask(have))
         answer, _ = self.expect(Assign)
         assert isinstance(answer, Assign)
         return answer.task
 
     def fetch(self, blob: Blob, *, limit: int, snapshot: bool = False) -> bytes:
-        """The bytes of a blob of at most `limit` bytes, hashed. WireError when it is too large or no longer kept."""
+        """Return the bytes of a blob of at most `limit` bytes, checked by hash.
+
+        WireError when it is too large or no longer kept.
+        """
         download = (SnapshotDownload if snapshot else Download)(blob, limit=limit, window=1)
         while not download.complete:
             ((offset, size),) = download.requests(time.monotonic())
@@ -183,9 +192,9 @@ class SimpleClient:
         return bytes(download.payload)
 
     def offer(self, task: Train, payload: Buffer, *, steps: int, loss: float, seconds: float) -> Ack:
-        """Hand in the work on `task`, in the codec of its rung; its verdict, which is durable.
+        """Submit the work on `task`, in the codec of its rung, and return its durable verdict.
 
-        Made again after a lost connection.
+        It is repeated after a lost connection.
         """
         blob = Blob(hashlib.sha256(payload).hexdigest(), len(payload))
         made = Contribution.of(task, blob, codec=task.rung, steps=steps, loss=loss, seconds=seconds)
@@ -211,5 +220,5 @@ class SimpleClient:
         raise AddressError(f"the work on task {task.id} was offered three times, and has no answer")
 
     def leave(self, reason: str = "") -> None:
-        """Say goodbye."""
+        """Leave the run, with a reason."""
         self._tell(Leave(reason))

@@ -1,12 +1,12 @@
 """ZMQ over TCP: a ROUTER for the controller, a DEALER for each worker, CURVE between them.
 
 The controller's key is in the invite, the worker's key is proven in the handshake and comes with each message as
-`User-Id`; the routing id, which a client may choose, is believed for nothing. Sizes are limited before memory is
-taken for a frame (MAXMSGSIZE), queues by number of messages (HWM); connections, and what one sends without finishing a
-message, by `zmq_door`; answers that nobody reads by `zmq_outgoing`.
+`User-Id`; the routing id, which a client may choose, is not trusted. Sizes are limited before memory is taken for a
+frame (MAXMSGSIZE), queues by number of messages (HWM); connections, and unfinished messages, by `zmq.connections`;
+unread answers by `zmq.outgoing`.
 
-Not covered: off Linux, libzmq keeps an unfinished multi-part message for as long as its sender goes on. Whoever knows
-the controller's public key (from an invite) can so fill its memory there.
+Not covered: off Linux, libzmq keeps an unfinished multi-part message for as long as its sender continues. A machine
+that knows the controller's public key (from an invite) can so fill its memory there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who may connect: the handler of ZMQ's authentication protocol (ZAP, https://rfc.zeromq.org/spec/27/).
+"""The handler of ZMQ's authentication protocol (ZAP, https://rfc.zeromq.org/spec/27/).
 
 libzmq asks it once for each connection, when the client has proven that it holds the secret half of its key. Any key
-that is not revoked may connect, and is passed on as the `User-Id` of every message, which is what the listener goes
-by. pyzmq's authenticator is not used: a mistake in its callback ends it, and with it everybody's way in.
+that is not revoked may connect, and is passed on as the `User-Id` of every message, which the listener uses. pyzmq's
+authenticator is not used: a mistake in its callback ends it, and with it the admission of all peers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ZapHandler:
                 self._socket.try_send(reply)
 
     def answer(self, request: list[bytes]) -> list[bytes] | None:
-        """The reply to a request, or None for what is not one. Never raises."""
+        """Return the reply to a request, or None for a malformed one; never raises."""
         if len(request) < 4 or request[1]:
             return None
         client, _, version, request_id, *rest = request

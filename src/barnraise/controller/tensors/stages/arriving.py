@@ -1,4 +1,4 @@
-"""The stages of a single contribution, as it comes: what is looked at before it may be taken."""
+"""The stages of a single contribution at its arrival: the checks before it may be accepted."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from barnraise.core.types import Contribution
 
 @dataclass
 class Arrival:
-    """A payload that has come as `offer` says, and what is known of its update so far."""
+    """An arrived payload of `offer`, and the facts about its update so far."""
 
     offer: Contribution
     payload: Any
     reader: Reader | None = None
-    norm: float = 0.0  # L2; what becomes of it is for `admission` to say
+    norm: float = 0.0  # L2; `admission` decides about it
 
 
 class Look:
-    """One stage."""
+    """One stage of a contribution's inspection."""
 
     def look(self, arrival: Arrival) -> None:
-        """Its turn. Raises PayloadError when the contribution must be refused."""
+        """Inspect the arrived contribution.
+
+        Raises PayloadError when it must be refused.
+        """
 
 
 class Decoded(Look):
-    """It can be decoded, to finite values, by the codec that it names."""
+    """Checks that it can be decoded, to finite values, by the codec that it names."""
 
     def __init__(self, codecs: Sequence[Codec]) -> None:
         self._codecs = codecs
@@ -42,7 +45,7 @@ class Decoded(Look):
 
 
 class Measured(Look):
-    """How far it would move the model."""
+    """Measures how far it would move the model."""
 
     def look(self, arrival: Arrival) -> None:
         assert arrival.reader is not None

@@ -1,4 +1,4 @@
-"""What every stage of a version's way is, and what goes along it."""
+"""The base class of a version's stages, and the objects that pass through them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReadPayload = Callable[[int], Any]
 
 
 class Step(NamedTuple):
-    """An update of a range of the parameters, to go along."""
+    """An update of a range of the parameters, as a step along it."""
 
     update: Reader
     where: ParameterRange
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 @dataclass
 class Row:
-    """One slot's update: the weighted mean of what a node handed in of a range of the parameters.
+    """One slot's update: the weighted mean of a node's contributions for a range of the parameters.
 
     `shares` are those of its contributions, `weight` is its own among the rows.
     """
@@ -42,24 +42,24 @@ class Row:
 
     @property
     def age(self) -> int:
-        """How many versions behind the most belated of its contributions was."""
+        """Return the staleness of the oldest of its contributions."""
         return max(held.staleness for held in self.slot.contributions)
 
     @property
     def largest(self) -> float:
-        """No element is larger in magnitude."""
+        """Return an upper bound of the elements' magnitudes."""
         if len(self.readers) == 1:
             return self.readers[0].largest * self.slot.contributions[0].scale
         return float(sum(abs(factor) * reader.largest for factor, reader in self._factors))
 
     @property
     def _factors(self) -> Iterable[tuple[float, Reader]]:
-        """What each of the contributions is multiplied by in the mean."""
+        """Return the factor of each contribution in the mean."""
         for share, held, reader in zip(self.shares, self.slot.contributions, self.readers, strict=True):
             yield share * held.scale, reader
 
     def read(self, start: int, out: Array) -> None:
-        """The parameters from `start` on, all of them within its range, into `out` (float32)."""
+        """Read the parameters from `start` on, all of them within its range, into `out` (float32)."""
         start -= self.parameters.start
         if len(self.readers) == 1:
             self.readers[0].read(start, out)
@@ -73,8 +73,11 @@ class Row:
 
 @dataclass
 class Making:
-    """A version that is being made of `slots`: the rows that they become, the parameters that move (`moving`), and the
-    delta that says how (`encoded`). The model has `size` parameters."""
+    """A version that is being made of `slots`.
+
+    The rows of the slots, the parameters that move (`moving`), and the delta (`encoded`). The model has `size`
+    parameters.
+    """
 
     version: int
     slots: Sequence[Slot]
@@ -88,48 +91,51 @@ class Making:
 
 
 class Stage:
-    """One stage. A subclass overrides what concerns it, and keeps what lasts from version to version.
+    """One stage of a version.
 
-    `seals`: what follows needs all that the stage was given, so a pass over the chunks ends here. The next begins with
-    empty ones, so what the stage was given it must have kept.
+    A subclass overrides the methods that it needs, and keeps state from version to version. `seals`: the next stage
+    needs the whole output, so a pass over the chunks ends here. The next pass begins with empty chunks, so the stage
+    must have kept its input.
     """
 
     seals: bool = False
 
     def prepare(self, making: Making) -> None:
-        """Settle what it will do, before anything is changed.
+        """Prepare its work, before anything is changed.
 
-        VersionRefusedError, or InputError, when nothing can be done.
+        VersionRefusedError, or InputError, when it cannot be done.
         """
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
-        """No element that leaves the stage is larger, where none that enters it is larger than `largest`.
+        """Return an upper bound of the elements that leave the stage, if those that enter are up to `largest`.
 
         Bounds on its `vectors` are `before` the version, and are to be put `after` it.
         """
         return largest
 
     def begin(self, making: Making) -> None:
-        """The version will be made: from here on nothing is refused."""
+        """Begin the version, which will be made: from here on nothing is refused."""
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        """Its turn on the elements `span` of the parameters; may write to `values` (float32), and returns what goes on.
-        Any thread takes any span, so neither may depend on another."""
+        """Process the elements `span` of the parameters; may write to `values` (float32), and returns the result.
+
+        Any thread takes any span, so neither may depend on another.
+        """
         return values
 
     def seal(self, making: Making) -> None:
-        """All chunks have come so far."""
+        """End a pass, in which all chunks have come."""
 
     def end(self, making: Making) -> None:
-        """The version is made: forget what was for it alone."""
+        """End the version: drop its data."""
 
     def vectors(self) -> dict[str, Tensor]:
-        """What it adds to for ever, so that it must be seen not to overflow, by the names that a refusal uses."""
+        """Return vectors that grow without bound, which are checked for overflow, by their names in a refusal."""
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold: live tensors, not copies."""
+        """Return the state for a checkpoint: live tensors, not copies."""
         return {}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to a checkpoint's tensors, its own among them, which belong to the stage from then on."""
+        """Restore a checkpoint's tensors, its own among them, which belong to the stage from then on."""

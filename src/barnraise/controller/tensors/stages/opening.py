@@ -15,8 +15,11 @@ from barnraise.ledger.decisions import UNKNOWN_CODEC
 
 
 def codec_of(codecs: Sequence[Codec], number: int, payload: Any, size: int) -> Codec:
-    """The codec that a contribution names. Raises PayloadError when there is none of that number."""
-    if number == UNKNOWN_CODEC:  # on a ledger from before they named theirs: length and tag tell it
+    """Return the codec that a contribution names.
+
+    Raises PayloadError when there is none of that number.
+    """
+    if number == UNKNOWN_CODEC:  # in an old ledger without codecs: length and tag tell it
         return next((codec for codec in codecs if codec.wrote(payload, size)), codecs[0])
     if not 0 <= number < len(codecs):
         raise PayloadError(f"is written in codec {number}, but this run has {len(codecs)}")
@@ -24,13 +27,16 @@ def codec_of(codecs: Sequence[Codec], number: int, payload: Any, size: int) -> C
 
 
 class Open(Stage):
-    """Makes a row of each slot that holds contributions and is not excluded. All payloads are read and checked."""
+    """Makes a row of each slot that holds contributions and is not excluded.
+
+    All payloads are read and checked.
+    """
 
     def __init__(self, codecs: Sequence[Codec], crew: Crew) -> None:
         self._codecs, self._crew = codecs, crew
 
     def prepare(self, making: Making) -> None:
-        """VersionRefusedError names all contributions that cannot be decoded (`void`) or read (`lost`)."""
+        """Open all payloads; VersionRefusedError names those that cannot be decoded (`void`) or read (`lost`)."""
         void: dict[int, str] = {}
         lost: dict[int, str] = {}
         payloads: list[tuple[Held, Any, int]] = []
@@ -59,8 +65,7 @@ class Open(Stage):
 
 
 class Weigh(Stage):
-    """A row weighs what its contributions do together; where rows count `alike`, by how fresh it is and how far its
-    node is trusted alone."""
+    """Weighs each row by the work of its contributions; where rows count `alike`, by freshness and trust alone."""
 
     def __init__(self, alike: bool) -> None:
         self._alike = alike

@@ -1,14 +1,14 @@
-"""The way of a contribution, as it comes, and of a version: two lists of stages.
+"""The stages of a contribution at its arrival, and of a version: two lists.
 
     contribution   (unmask) -> decoded -> measured           then `controller.work.admission` says whether it may
     version        open -> (unmask) -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
 
-A stage that comes between is a class of its own, in a file of its own, and a line here.
+A stage in between is a class of its own, in a file of its own, and a line here.
 
 A version is made in place, in one pass over chunks: each chunk goes through all stages before the next begins, on one
 of several threads, so that it stays in the cache and no stage needs a vector of its own. Each operation is elementwise
-and rounds once; the bits depend neither on chunks nor on threads. A stage that `seals` ends a pass. What is done in
-place cannot be taken back, so all stages first settle what they will do, and how large any number could become.
+and rounds once; the bits depend neither on chunks nor on threads. A stage that `seals` ends a pass. In-place changes
+cannot be taken back, so all stages first prepare, and bound how large any number could become.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from barnraise.core.threads import Crew, spans
 from barnraise.models.vectors import largest
 from barnraise.training.base import OuterOptimizer
 
-_LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is sums of a few roundings
+_LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is a sum of a few roundings
 
 
 def of_contribution(codecs: Sequence[Codec]) -> list[Look]:
-    """What is looked at of each contribution."""
+    """Return the stages of each contribution's inspection."""
     return [
         Decoded(codecs),
         Measured(),
@@ -56,7 +56,7 @@ def of_version(
     crew: Crew,
     shared: int | None = None,
 ) -> list[Stage]:
-    """What contributions go through to become a version."""
+    """Return the stages from contributions to a version."""
     return [
         Open(codecs, crew),
         Weigh(alike),
@@ -73,16 +73,19 @@ class Pipeline:
 
     def __init__(self, stages: Sequence[Stage], crew: Crew, chunk: int) -> None:
         self._stages, self._crew, self._chunk = stages, crew, chunk
-        self._bounds: Mapping[str, float] = {}  # no element of what the stages keep is larger
+        self._bounds: Mapping[str, float] = {}  # bounds of the elements that the stages keep
 
     def take(self, making: Making) -> None:
-        """Make the version. VersionRefusedError when that cannot be; nothing is changed then."""
+        """Make the version through all stages.
+
+        VersionRefusedError when that cannot be; nothing is changed then.
+        """
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 for stage in self._stages:
                     stage.prepare(making)
                 self._bounds = self._bounded(making)
-        except InputError as error:  # of the aggregation rule, or of the downlink codec
+        except InputError as error:  # from the aggregation rule, or the downlink codec
             raise VersionRefusedError(making.version, str(error)) from error
         for stage in self._stages:
             stage.begin(making)
@@ -95,13 +98,13 @@ class Pipeline:
             stage.end(making)
 
     def forget(self) -> None:
-        """What the stages keep is another's from now on."""
+        """Forget the bounds, as the stages have other state from now on."""
         self._bounds = {}
 
     def _bounded(self, making: Making) -> dict[str, float]:
-        """Bounds on what the stages keep after the version.
+        """Return bounds on the stages' state after the version.
 
-        They grow from version to version, whatever the numbers do; only before it refuses the numbers are looked at.
+        They grow from version to version, whatever the numbers do; the numbers are checked only before it refuses.
         Raises VersionRefusedError when they could leave float32's range.
         """
         vectors: dict[str, Tensor] = {}
@@ -124,7 +127,7 @@ class Pipeline:
 
 
 def _passes(stages: Sequence[Stage]) -> list[list[Stage]]:
-    """The stages that chunks go through without waiting for each other."""
+    """Return the stages that chunks pass through without waiting for each other."""
     passes: list[list[Stage]] = [[]]
     for place, stage in enumerate(stages, 1):
         passes[-1].append(stage)
@@ -143,5 +146,5 @@ def _through(stages: Sequence[Stage], making: Making) -> Callable[[slice], None]
 
 
 def _unbounded(bounds: Mapping[str, float]) -> str:
-    """The name of one that is no float32 any more."""
+    """Return the name of a bound beyond float32."""
     return next((name for name, bound in bounds.items() if not bound < _LIMIT), "")

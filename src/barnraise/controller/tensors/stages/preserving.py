@@ -1,4 +1,4 @@
-"""The stage before anything changes: what a checkpoint or a snapshot still needs of it is kept."""
+"""The stage before any change: data that a checkpoint or a snapshot still needs is saved."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from barnraise.controller.tensors.stages.base import Making, Stage
 
 
 class Preserve(Stage):
-    """Tells whoever froze this version, or one before, what of the vectors is about to change."""
+    """Tells the snapshots of this version, or earlier ones, which part of the vectors is about to change."""
 
     def __init__(self) -> None:
         self._frozen: list[CopyOnWriteSnapshot] = []
 
     def watch(self, frozen: CopyOnWriteSnapshot) -> None:
-        """The stages' vectors, as they are now, are in `frozen`."""
+        """Register the snapshot `frozen` of the stages' vectors."""
         self._frozen = [*(each for each in self._frozen if not each.over), frozen]
 
     def keep(self, start: int, stop: int) -> None:
-        """Elements [start, stop) of the vectors are about to change."""
+        """Save elements [start, stop) of the vectors, which are about to change."""
         for frozen in self._frozen:
             frozen.keep(start, stop)
 

@@ -1,4 +1,4 @@
-"""The last stage: the parameters move, and get a new name."""
+"""The last stage: the parameters move, and get a new digest."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _NAME = "its parameters"
 
 
 class Publish(Stage):
-    """Holds the parameters (float32 [size]), their digest, and the average of the versions.
+    """Owns the parameters (float32 [size]), their digest, and the average of the versions.
 
-    `average` is what evaluation and export take: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the
-    versions by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of
-    them, however long the run. s = 0 is the newest version alone. Workers never see it.
+    `average` is for evaluation and export: a_v = a_{v-1} + (theta_v - a_{v-1}) / (1 + s v), which weights the versions
+    by a power of their number (Shamir and Zhang, 2013) and so looks back over about the share s of all of them, however
+    long the run. s = 0 is the newest version alone. Workers never see it.
     """
 
     def __init__(self, parameters: Tensor, share: float, keep: Callable[[int, int], None], crew: Crew) -> None:
         self.parameters, self._share, self._crew = parameters, share, crew
-        self._keep = keep  # hears which elements of the average are about to change
+        self._keep = keep  # called before elements of the average change
         self.average = parameters.clone() if share else parameters
         self._leaves = Leaves(crew)
         self.digest = self._leaves.digest(parameters)
 
     @property
     def leaves(self) -> bytes:
-        """The digests of the leaves of the parameters' digest."""
+        """Return the digests of the leaves of the parameters' digest."""
         return self._leaves.listed
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:

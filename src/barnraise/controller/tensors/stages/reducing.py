@@ -1,6 +1,6 @@
 """The pseudo-gradient of a version: the aggregation rule over its rows, read span by span.
 
-What the rule mixes is settled before anything of the version is made.
+The rule's mixing is settled before anything of the version is made.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
 
 FORGOTTEN = 100
-"""Versions after which what was kept of a node that is in none of them is dropped: it is gone, or what is kept is of
-parameters long past."""
+"""Versions after which the vectors of a node that is in none of them are dropped: it has left, or they are out of date.
+"""
 
 VOTES = 0.5
 """Trust below which a row is left out, where all rows count alike and enough others are there: a rule that chooses
@@ -35,13 +35,16 @@ _NONE = msgspec.msgpack.encode({})
 
 
 class Reduce(Stage):
-    """The rule makes one of the rows. What it keeps, vectors of all parameters and values, is here."""
+    """Aggregates the rows by the rule.
+
+    The rule's state, vectors of all parameters and values, is here.
+    """
 
     def __init__(self, rule: Rule, crew: Crew) -> None:
         self._rule, self._crew = rule, crew
         self._kept: dict[str, Tensor] = {}
         self._values = self._next_values = _NONE
-        self._seen: dict[str, int] = {}  # the newest version that each node is in, where something is kept by the node
+        self._seen: dict[str, int] = {}  # the newest version with each node, where the rule keeps state by node
         self._next_seen: dict[str, int] = {}
         self._gradient: PseudoGradient | None = None
 
@@ -82,7 +85,7 @@ class Reduce(Stage):
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._gradient is not None
-        with np.errstate(over="ignore", invalid="ignore"):  # of updates that a robust rule leaves out
+        with np.errstate(over="ignore", invalid="ignore"):  # in updates that a robust rule leaves out
             self._gradient.into(span.start, values)
         return values
 
@@ -109,7 +112,7 @@ class Reduce(Stage):
 
 @dataclass(frozen=True)
 class _Reduced:
-    """A range of the parameters, the rows that cover it, and what the rule makes of them."""
+    """A range of the parameters, its rows, and their aggregate."""
 
     parameters: ParameterRange
     rows: Sequence[Row]
@@ -118,11 +121,11 @@ class _Reduced:
 
 
 class PseudoGradient:
-    """What the rule makes of a version's rows and of what it has `kept`, for each of the ranges that those of its slots
-    cut each other into.
+    """The rule's aggregate of a version's rows and of its `kept` state, for each range.
 
-    Each of the version's scales multiplies the aggregate of one of them, in order, where there are several. A range
-    whose rows are lost, and what lies between two, is zero. InputError where the rule takes no such rows.
+    Ranges are those into which the slots' ranges cut each other. Each of the version's scales multiplies the aggregate
+    of one of them, in order, where there are several. A range whose rows are lost, and gaps between ranges, are zero.
+    InputError where the rule takes no such rows.
     """
 
     def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
@@ -139,8 +142,10 @@ class PseudoGradient:
                 self._reduced.append(_Reduced(parameters, there, combination, scale))
 
     def bounds(self, kept: Mapping[str, float]) -> tuple[float, float]:
-        """No element, and nothing that is summed up to one, is larger in magnitude, where nothing that is `kept` is
-        larger than its bound; and nothing that is written there."""
+        """Return upper bounds of all elements and partial sums, and of the state that the rule writes.
+
+        Elements of the `kept` state are within their bounds.
+        """
         found, written = [0.0], [0.0]
         for each in self._reduced:
             rows = [row.largest for row in each.rows] + [kept[name] for name in each.combination.kept]
@@ -151,7 +156,7 @@ class PseudoGradient:
         return float(np.max(found)), float(np.max(written))
 
     def into(self, start: int, out: Array) -> None:
-        """The pseudo-gradient of the parameters from `start` on into `out` (float32)."""
+        """Write the pseudo-gradient of the parameters from `start` on into `out` (float32)."""
         stop, covered = start + out.size, 0
         for each in self._reduced:
             first, last = max(start, each.parameters.start), min(stop, each.parameters.stop)
@@ -165,7 +170,7 @@ class PseudoGradient:
 
 
 def _voting(rule: Rule, rows: Sequence[Row]) -> Sequence[Row]:
-    """Those that the rule is to see: all of them where it weighs them, or could not do with fewer."""
+    """Return the rows for the rule: all of them where it weighs them, or could not do with fewer."""
     trusted = [row for row in rows if row.slot.trust >= VOTES]
     if len(trusted) == len(rows):
         return rows

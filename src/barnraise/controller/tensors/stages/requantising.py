@@ -1,8 +1,8 @@
-"""The stages between what the parameters are to move by and what is sent of it: the downlink codec's.
+"""The stages between the version's movement and its delta: those of the downlink codec.
 
-What the codec leaves out stays in the residual, and comes along with the next version. A codec that encodes chunk by
-chunk does so as they come. One that must see all before it writes (top-k, one exponent for all) takes a second pass:
-the first collects in the residual what is to be sent; the second delivers what of it was.
+The part that the codec leaves out stays in the residual, and is added to the next version. A codec that encodes chunk
+by chunk does so as they come. One that must see all before it writes (top-k, one exponent for all) takes a second pass:
+the first collects the input in the residual; the second delivers the encoded part.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from barnraise.compression.catalog import CATALOG
 from barnraise.controller.tensors.stages.base import Making, Stage
 
 _NAME = "what its downlink codec leaves out"
-_CODED = 1.01  # times the largest that was encoded: what a codec decodes it to, at most
+_CODED = 1.01  # factor of the largest encoded element up to which a codec decodes
 
 
 class Residual(Stage):
-    """What was left out before comes along. `vector` [size] is made by the first version."""
+    """Adds the part that was left out before.
+
+    `vector` [size] is made by the first version.
+    """
 
     def __init__(self) -> None:
         self.vector: Tensor | None = None
@@ -44,7 +47,7 @@ class Residual(Stage):
         return values
 
     def array(self, elements: slice) -> Array:
-        """These of it, to be written to."""
+        """Return these elements of it, writable."""
         assert self.vector is not None
         array: Array = self.vector.numpy()[elements]
         return array
@@ -60,10 +63,10 @@ class Residual(Stage):
 
 
 class Requantise(Stage):
-    """Chunks are encoded as they come, and go on as what they decode to."""
+    """Encodes chunks as they come, and passes on their decoded values."""
 
     def __init__(self, codec: Codec, residual: Residual | None) -> None:
-        self._codec, self._residual = codec, residual  # None: of a codec that leaves nothing out
+        self._codec, self._residual = codec, residual  # None: the codec leaves nothing out
         self._writer: Writer | None = None
 
     def prepare(self, making: Making) -> None:
@@ -89,7 +92,7 @@ class Requantise(Stage):
 
 
 class Collect(Stage):
-    """The first of two passes: all that is to be sent, into the residual, and encoded there."""
+    """Collects all input in the residual, and encodes it there: the first of two passes."""
 
     seals = True
 
@@ -115,7 +118,7 @@ class Collect(Stage):
 
 
 class Deliver(Stage):
-    """The second: what of it was sent goes on, and is left out no more."""
+    """Passes on the encoded part, and removes it from the residual: the second pass."""
 
     def __init__(self, collected: Collect, residual: Residual) -> None:
         self._collected, self._residual = collected, residual
@@ -132,7 +135,7 @@ class Deliver(Stage):
 
 
 def requantising(codec: Codec) -> list[Stage]:
-    """The stages that `codec` takes."""
+    """Return the stages that `codec` takes."""
     if codec.piecewise and CATALOG.entry(codec.name).declares.lossless:
         return [Requantise(codec, None)]
     residual = Residual()

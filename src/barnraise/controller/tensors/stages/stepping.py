@@ -1,4 +1,4 @@
-"""The outer optimizer's stage: from the aggregate of a version to what the parameters are to move by."""
+"""The outer optimizer's stage: from the aggregate of a version to the movement of the parameters."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from barnraise.training.base import OuterOptimizer
 _PREFIX = "outer."
 
 _FARTHEST = 4.0 * UNIT
-"""That a version moves a published moment, at most: by four binary orders of magnitude."""
+"""Movement of a published moment by a version, at most: four binary orders of magnitude."""
 
 
 class Outer(Stage):
-    """One step of the outer optimizer, over the vector of all parameters. Moments that are published behind them,
-    from `shared` on, become the aggregate of the workers' own, whatever the optimizer does with the rest."""
+    """One step of the outer optimizer, over the vector of all parameters.
+
+    Moments that are published behind them, from `shared` on, become the aggregate of the workers' own, whatever the
+    optimizer does with the rest.
+    """
 
     def __init__(self, optimizer: OuterOptimizer, shared: int | None = None) -> None:
-        self._optimizer, self._shared = optimizer, shared  # where they start
+        self._optimizer, self._shared = optimizer, shared  # start of the moments
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}

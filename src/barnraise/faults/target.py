@@ -1,0 +1,27 @@
+"""What faults are injected into: worker processes, a host, links, or a simulated run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from barnraise.config.faults import Planned
+
+
+class FaultTarget:
+    """Base of all targets. A target has one method for each kind of fault that it can play, called as the kind is in
+    `config.faults.KINDS`: `method(fault, rng)` begins the fault, and uses `after` to end what lasts for some time."""
+
+    @classmethod
+    def plays(cls, kind: str) -> bool:
+        """Whether faults of that kind can be injected here."""
+        return hasattr(cls, kind)
+
+    def play(self, plan: Planned) -> None:
+        """Begin a fault of a kind that this target plays; what chance decides is drawn from the plan's seed."""
+        getattr(self, plan.name)(plan.fault, random.Random(f"fault {plan.seed}"))
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Have `call` made so many seconds from now: real ones, in the running event loop."""
+        asyncio.get_running_loop().call_later(seconds, call)
