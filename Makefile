@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site clean
+.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site coverage matrix clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -85,6 +85,22 @@ docs: install  ## write the generated pages under docs/
 docs-site: $(VENV)/.docs  ## build the documentation site in build/site; broken links fail, nothing is fetched
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir build/site
 
+coverage: $(VENV)/.coverage  ## print the share of lines that the unit and property tests run, by package (ten minutes)
+	$(BIN)/python -m pytest -q -n $(NUM_TEST_PROCESSES) --dist worksteal --cov=barnraise --cov-branch --cov-report= $(COVERED)
+	$(BIN)/python scripts/coverage-by-package
+
+COVERED ?= tests/unit tests/properties tests/state_machine tests/protocol src
+
+MATRIX ?= python3.11 python3.12 python3.13
+matrix:  ## install and run the unit tests with each Python of MATRIX="python3.11 python3.12 python3.13" that is here
+	@set -e; for python in $(MATRIX); do \
+		if "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+			venv=build/$$(basename $$python); \
+			$(MAKE) install VENV=$$venv PYTHON=$$python; \
+			$$venv/bin/python -m pytest -q -n $(NUM_TEST_PROCESSES) tests/unit tests/protocol; \
+		else echo "$$python is not here: skipped"; fi; \
+	done
+
 clean:  ## remove what the other targets made, except runs/
 	rm -rf $(VENV) $(BENCH_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -99,6 +115,10 @@ $(VENV)/.runtime: pyproject.toml constraints.txt scripts/make-venv
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(PIP_INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.coverage: $(VENV)/.dev
+	$(PIP_INSTALL) --no-build-isolation --editable '.[coverage]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -14,12 +14,12 @@ import random
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.leases import Leases
+from barnraise.controller.fleet.records import NodeRecord, NodeRecords
 from barnraise.emulation.fleet import lognormal_fleet
 from barnraise.emulation.node import Node
 from barnraise.emulation.simulator import Simulator
@@ -54,10 +54,12 @@ class Coroner(LedgerHash):
                 self.false += 1
                 return
             self.seconds.append(decision.time - died)
-            membership = self.simulator.controller.parts[Membership]
-            round_trip = link_report(membership, decision.node)
-            silence = membership.detectors[decision.node].suspicion(membership.heartbeat, round_trip)
-            self.suspected.append(membership.silent[decision.node] + silence - died)
+            parts = self.simulator.controller.parts
+            leases, record = parts[Leases], parts[NodeRecords][decision.node]
+            frames = record.frames
+            round_trip = link_report(record)
+            silence = frames.detector.suspicion(leases.heartbeat, round_trip)
+            self.suspected.append(frames.silent + silence - died)
 
     def _plan(self, time: float) -> None:
         self.simulator.at(time, Coroner._kill, self, 0, None)
@@ -74,9 +76,8 @@ class Coroner(LedgerHash):
         node.start()
 
 
-def link_report(membership: Any, node: str) -> float:
-    report = membership.speeds.links.get(node)
-    return report.round_trip if report is not None else 0.0
+def link_report(record: NodeRecord) -> float:
+    return record.link.round_trip if record.link is not None else 0.0
 
 
 def play(profile: str, longest: float, nodes: int, hours: float, seed: int) -> Coroner:

@@ -15,7 +15,7 @@ import time
 from miles_peers import BARNRAISE, arguments, networks, prepared, run_file
 from peers.runs import Barnraise
 
-from barnraise.ledger.view import AssignmentRow
+from barnraise.ledger.outcomes import AssignmentRow
 
 WARM_UP = 20.0
 """Seconds of training before anything is measured."""

@@ -136,13 +136,13 @@ def tell(name: str, found: list[Hindsight]) -> None:
     errors, early = ([error for one in found for error in which(one)] for which in (errors_of, early_of))
     ninth = sorted(errors)[9 * len(errors) // 10] if errors else math.nan
     middle, first = (statistics.median(some) if some else math.nan for some in (errors, early))
-    off = [some for one in found for some in one.off]
-    within = sum(some <= 1.0 for some in off) / len(off) if off else math.nan
+    told = sum(one.told for one in found)
+    within = sum(one.near for one in found) / told if told else math.nan
     print(f"{name:44}{len(errors):8,}{middle:14.1%}{ninth:15.1%}{first:15.1%}{within:10.0%}", flush=True)
 
 
 def errors_of(seen: Hindsight) -> list[float]:
-    return seen.errors
+    return seen.errors.numbers
 
 
 def early_of(seen: Hindsight) -> list[float]:

@@ -19,7 +19,8 @@ from peers.measure import Counters, Result, events, summarise
 
 from barnraise.core.errors import RunDirectoryError
 from barnraise.emulation.namespaces import address
-from barnraise.ledger.view import AssignmentRow, LedgerView
+from barnraise.ledger.outcomes import AssignmentRow
+from barnraise.ledger.view import LedgerView
 
 FOLDER = Path(__file__).parent
 READY_SECONDS = 240.0

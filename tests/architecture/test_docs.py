@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,30 @@ def is_module(name: str) -> bool:
 def test_pages_named_in_the_source_exist() -> None:
     named = {(shown(path), page) for path in SOURCES for page in NAMED_PAGE.findall(path.read_text(errors="replace"))}
     assert {(path, page) for path, page in named if not (ROOT / page).exists()} == set()
+
+
+def defined(path: Path) -> set[str]:
+    """The functions and classes of a module, and the methods as `Class.method`."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{inner.name}" for inner in node.body if hasattr(inner, "name")} | {node.name}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return found
+
+
+def test_the_questions_are_answered_by_what_exists() -> None:
+    """Each question has a section that names the same function."""
+    rows = [line for line in (DOCS / "development/questions.md").read_text().splitlines() if "](" in line]
+    assert len(rows) == 5
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)`: `([\w.]+)`", row)
+        assert named
+        for file, name in named:
+            assert name in defined(ROOT / "src/barnraise" / file), f"{file} defines no {name}"
+        (target,) = LINK.findall(row)
+        page, _, anchor = target.partition("#")
+        text = (DOCS / "development" / page).read_text()
+        assert anchor in anchors((DOCS / "development" / page).resolve())
+        assert named[0][0] in text, f"{page} does not name {named[0][0]}"

@@ -16,14 +16,6 @@ WRITTEN = [page for page in sorted(DOCS.rglob("*.md")) if str(page.relative_to(D
 TEXTS = [*WRITTEN, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))]
 SHOWN = (DOCS / "development/style.md",)
 """Pages that show what is banned."""
-NOT_YET = {
-    (DOCS / f"{name}.md").resolve()
-    for name in (
-        *("research/attacks", "research/benchmarks", "research/experiments", "research/intrusion", "research/peers"),
-        *("research/results", "research/what-others-move", "../CHANGELOG"),
-    )
-}
-"""Pages that are not rewritten yet."""
 
 README_WORDS = 700
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -46,13 +38,13 @@ def section(path: Path) -> str:
     return text if path.name != "CHANGELOG.md" else text.split("\n## ")[1]
 
 
-@pytest.mark.parametrize("path", [path for path in TEXTS if path not in {*SHOWN, *NOT_YET}], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in TEXTS if path not in SHOWN], ids=lambda path: path.name)
 def test_no_banned_construction(path: Path) -> None:
     found = [f"{block[:90]} ... {what}" for block in blocks(section(path)) for what in banned_in_pages(block)]
     assert found == []
 
 
-@pytest.mark.parametrize("path", [path for path in TEXTS if path not in NOT_YET], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_headings_are_no_questions(path: Path) -> None:
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", section(path)), re.MULTILINE)
     assert [one for one in headings if one.endswith("?") or re.match(r"(?:Who|Whose|Why|When|Of)\b", one)] == []

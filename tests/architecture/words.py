@@ -16,7 +16,7 @@ BANNED = {
     r"\b(?:somebody|someone|anybody|anyone)\b": "name the actor: another node, a peer, the caller, a user",
     r"\b(?:nobody|everybody|everyone)\b": "name the actors: no node, every worker, all peers",
     r"\b(?:is|are) (?:nobody|somebody|no one)'s\b": "name the owner",
-    r"\b(?:no business|is not ours|none of ours|none of its)\b": "state the fact in the component's own terms",
+    r"\b(?:no business|is not ours|none of ours)\b": "state the fact in the component's own terms",
     r"\banew\b": "say `again`, `a second time` or `from the start`",
     r"\bfor good\b": "say `permanently`",
     r"(?:^|[.] )(?:All|Both|Each|Some|None) of (?:them|it|these|those)\.": "say all of which things",
@@ -31,25 +31,26 @@ BANNED = {
 """Each pattern (case matters) with what to write instead. Patterns anchored to a sentence match at its first word."""
 
 _IMPERATIVES = """
-    abort accept acknowledge add admit advance aggregate allow answer append apply ask assert assign attach await
-    average begin bind block build bring buffer cache calculate call cancel carry change charge check choose claim clear
-    clip close collect combine commit compare compile complete compress compute connect construct continue convert copy
-    count create credit cut deal decide decode decompress define delete deliver derive describe detach detect determine
-    dial discard dispatch divide do download draw drop dump emit encode end enforce enqueue enrol ensure enter estimate
-    evaluate exchange execute exit expand expire export extend extract fail fall feed fetch fill filter find finish fit
-    flush fold follow forget format forward free freeze generate get give grant greet group guard handle hang hash hold
-    identify ignore import include increase index inform initialise insert inspect install interpolate invert issue
-    iterate join judge keep kill leave lend let limit link list listen load lock log look lower make map mark match
-    measure merge migrate mix move multiply name negotiate normalise note notify number observe offer omit open order
-    overwrite pack parse pass pause perform pick place plan play plot predict prepare print process prove prune publish
-    pull put quantise quarantine query queue raise rank read rebuild receive recognise reconnect record recover
-    redirect reduce refuse register reject release reload remember remove rename render renew reopen repair repeat
-    replace replay reply report request require reserve reset resolve restart restore restrict resume retry return
-    reuse revoke roll rotate round run sample save scale schedule score search seal see select send serialise serve set
-    settle shake share shorten show shuffle shut sign simulate skip sleep smooth solve sort split spread stamp start
-    stay stop store stream strip submit subtract sum suspend swap switch sync take tell terminate test throttle time
-    track train transfer translate treat trim truncate try tune turn undo unlock unpack update upload use validate
-    verify view visit void wait wake walk warn watch weigh withdraw wrap write yield
+    abort accept acknowledge add admit advance aggregate allow answer append apply ask assert assign attach average
+    await begin bind block break bring buffer build cache calculate call cancel carry change charge check choose
+    claim clear clip close collect combine commit compare compile complete compress compute connect construct
+    continue convert copy count create credit cut deal decide decode decompress define delete deliver derive
+    describe detach detect determine dial discard dispatch divide do download draw drop dump emit encode end enforce
+    enqueue enrol ensure enter estimate evaluate exchange execute exit expand expire export extend extract fail fall
+    feed fetch fill filter find finish fit flush fold follow forget format forward free freeze generate get give
+    grant greet group guard handle hang hash hold identify ignore import include increase index inform initialise
+    insert inspect install interpolate interpret invert issue iterate join judge keep kill leave lend let limit link
+    list listen load lock log look lower make map mark match measure merge migrate mix move multiply name negotiate
+    normalise note notify number observe offer omit open order overwrite pack parse pass pause perform pick place
+    plan play plot predict prepare print process prove prune publish pull put quantise quarantine query queue raise
+    rank read rebuild receive recognise reconnect record recover redirect reduce refuse register reject release
+    reload remember remove rename render renew reopen repair repeat replace replay reply report request require
+    reserve reset resolve restart restore restrict resume retry return reuse revoke roll rotate round run sample
+    save scale schedule score seal search see select send serialise serve set settle shake share shorten show
+    shuffle shut sign simulate skip sleep smooth solve sort split spread stamp start stay stop store stream strip
+    submit subtract sum suspend swap switch sync take tell terminate test throttle time track train transfer
+    translate treat trim truncate try tune turn undo unlock unpack update upload use validate verify view visit void
+    wait wake walk warn watch weigh withdraw wrap write yield
 """
 IMPERATIVES = frozenset(_IMPERATIVES.split())
 """Verbs that may begin the docstring of a function, in the imperative or in the third person (`Returns`)."""

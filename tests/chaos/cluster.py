@@ -3,6 +3,7 @@ each batch of decisions."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from functools import partial
 from typing import Any
 
 from barnraise.config.trial_sections import WorkerSection
-from barnraise.controller.fleet.membership import LOOKS, Membership
+from barnraise.controller.fleet.leases import LOOKS, Leases
+from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
@@ -202,7 +205,7 @@ class Cluster(FaultySimulator):
             held = set(node.open) - machine.parts[Uploads].inspecting.keys()
             assert node.live or not held, f"{node.id} is gone, and holds {held}"
         if not state.progress.finished and not self.down:
-            known = machine.parts[Membership].seen.keys() | machine.parts[Membership].awaited.keys()
+            known = machine.parts[NodeRecords].present.keys() | machine.parts[Membership].awaited.keys()
             assert known == {node.id for node in state.nodes.values() if node.live}, "who takes part"
             self._check_leases()
             self._check_market()
@@ -211,17 +214,16 @@ class Cluster(FaultySimulator):
 
     def _check_leases(self) -> None:
         """Whoever takes part is watched, and nobody is for longer than the longest lease without a word."""
-        membership, now = self.controller.parts[Membership], self.now + self.skew
-        assert membership.seen.keys() <= membership.detectors.keys(), "a link without a detector"
-        assert membership.seen.keys() <= membership.kinds.keys(), "nobody knows what it can do"
-        assert membership.seen.keys() <= membership._looked_at, "a lease that nobody looks at"
-        assert not membership.silent.keys() & membership.seen.keys(), "silent, and heard"
-        assert membership.suspects <= membership.seen.keys(), "a suspect that does not take part"
+        leases, present = self.controller.parts[Leases], self.controller.parts[NodeRecords].present
+        now = self.now + self.skew
+        assert all(record.session.kinds for record in present.values()), "nobody knows what it can do"
+        assert all(record.frames.next_look < math.inf for record in present.values()), "a lease that nobody looks at"
+        assert all(math.isnan(record.frames.silent) for record in present.values()), "silent, and heard"
         if self._busy or self.controller.deadline <= now:
             return
-        for node, seen in membership.seen.items():
-            silence = now - seen - membership.excused.get(node, 0.0)
-            longest, (_, lease) = self.controller.settings.leases.longest, membership.intervals()
+        for node, record in present.items():
+            silence = now - record.frames.seen - record.frames.excused
+            longest, (_, lease) = self.controller.settings.leases.longest, leases.intervals()
             assert silence <= max(longest, lease) * (1 + 1 / LOOKS) + 1.0, f"{node} is silent for {silence:.1f} s"
 
     def _check_market(self) -> None:

@@ -16,7 +16,7 @@ from barnraise.assembly.joining import join
 from barnraise.assembly.observing import look
 from barnraise.assembly.requests import obey
 from barnraise.assembly.revoking import revoke_invite, revoke_node
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.events import Tick
 from barnraise.core.errors import InputError, InviteError
 from barnraise.core.types import KINDS, NodeProfile
@@ -92,8 +92,9 @@ def test_a_helper_is_given_no_training_and_may_not_say_what_only_trainers_say(tm
             assert isinstance(await worker.enrol(led.invite(WORKER), "worker"), Enrolled)
             for who in (helper, worker):
                 assert isinstance(await who.hello(), Welcome)
-            membership, state = led.host.machine.parts[Membership], led.host.machine.state
-            assert membership.kinds == {"helper": {"evaluate", "audit"}, "worker": set(KINDS)}
+            present, state = led.host.machine.parts[NodeRecords].present, led.host.machine.state
+            kinds = {name: record.session.kinds for name, record in present.items()}
+            assert kinds == {"helper": {"evaluate", "audit"}, "worker": set(KINDS)}
             assert [state.nodes[name].badge.role for name in ("helper", "worker")] == [HELPER, WORKER]
             assert "may not say Subscribe" in (await helper.say(Subscribe(0), Stop)).reason
             await worker.connection.send(encode(Subscribe(0)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.leases import Leases
 from barnraise.controller.shell import reception
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import NodeChanged
@@ -98,7 +98,7 @@ def test_a_process_that_died_loses_its_place(tmp_path: Path, use_zmq: bool, monk
 
     async def play() -> None:
         async with leading(run, tmp_path) as (led, _):
-            led.host.machine.parts[Membership].heartbeat = 0.1
+            led.host.machine.parts[Leases].heartbeat = 0.1
             async with guest(led) as ann:
                 assert isinstance(await ann.enrol(led.invite(WORKER), "ann"), Enrolled)
             async with process(led, ann.keys, 100) as first:

@@ -22,7 +22,6 @@ from rich.live import Live
 
 from barnraise.account import charts, nodes, run_status, story
 from barnraise.account.account import assignments, read
-from barnraise.account.chronicle import Chronicle
 from barnraise.account.links import LinkUse
 from barnraise.account.report import write_report
 from barnraise.assembly.invites import open_book
@@ -197,8 +196,7 @@ def noted(text: str) -> str:
 
 
 def happenings(run: RunDirectory) -> Any:
-    with LedgerView(run.ledger) as view:
-        return Chronicle(view).read()
+    return read(run).happenings
 
 
 def stories(run: RunDirectory, node: str) -> Any:

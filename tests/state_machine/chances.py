@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
 from barnraise.controller.versions.ending import Ending
@@ -182,13 +182,13 @@ class RunChance:
         self.engine.next(node, self.rng.choice([-1, 0, version, max(0, version - 1), version + 1]))
 
     def watch(self, node: str) -> None:
-        if node in self.engine.machine.parts[Membership].seen:
+        if node in self.engine.machine.parts[NodeRecords].present:
             self.engine.watch(node, max(0, self.engine.state.newest.version - self.rng.choice([0, 0, 0, 1])))
 
     def work(self, node: str) -> None:
         """What a well-behaved worker does next."""
         tasks = self.engine.held.get(node)
-        if node not in self.engine.machine.parts[Membership].seen:
+        if node not in self.engine.machine.parts[NodeRecords].present:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))
@@ -239,7 +239,7 @@ class RunChance:
     def dawdle(self, node: str) -> None:
         """Whatever is under way takes long, while heartbeats go on."""
         for _ in range(self.rng.choice([2, 4, 8])):
-            for other in list(self.engine.machine.parts[Membership].seen):
+            for other in list(self.engine.machine.parts[NodeRecords].present):
                 self.engine.heartbeat(other)
             self.engine.tick(1.0)
 

@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.controller.fleet.membership import LOOKS, Membership
+from barnraise.controller.fleet.leases import LOOKS
+from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.pacing import LEAST_PART
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import FEW, Speeds
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
@@ -902,7 +904,7 @@ class Leases:
     def journaled(self, d: Decision) -> None:
         if isinstance(d, NodeChanged) and d.change == "silent":
             assert d.time - self.heard[d.node] >= self.leases.lease - 1e-9, "gone before its lease has ended"
-        elif isinstance(d, Noted) and d.kind == "held_off":
+        elif isinstance(d, Noted) and d.kind == "held_off" and d.note.reason.startswith("it was lost"):
             self.resting[d.node] = d.time + d.note.seconds
 
     def assigned(self, node: str, now: float, live: set[str]) -> None:
@@ -1102,10 +1104,10 @@ class Engine:
             assert bool(state.progress.paused) == (0 < state.num_live < lowest) or state.num_live == 0
         assert (
             state.progress.finished
-            or machine.parts[Membership].seen.keys() | machine.parts[Membership].awaited.keys() == self.account.live
+            or machine.parts[NodeRecords].present.keys() | machine.parts[Membership].awaited.keys() == self.account.live
         )
         asking, resting = machine.parts[Dispatch].asking.keys(), machine.parts[Dispatch].resting.keys()
-        assert asking | resting <= machine.parts[Membership].seen.keys()
+        assert asking | resting <= machine.parts[NodeRecords].present.keys()
         assert not asking & resting
         assert not resting or not self.settings.asynchronous
         updates, num_bytes = machine.parts[Publishing].updates, machine.parts[Publishing].update_bytes
@@ -1236,7 +1238,7 @@ class Engine:
         if self.machine.deadline <= self.now:
             self.handle(ev.Tick())
             assert self.machine.deadline > self.now
-        self.leases.ticked(self.now, self.machine.parts[Membership].seen)
+        self.leases.ticked(self.now, self.machine.parts[NodeRecords].present)
 
     def crash(self) -> None:
         """The process dies and another folds the journal. Results of its work may still come, but count no more."""
@@ -1272,7 +1274,7 @@ class Engine:
                 break
             self.tick(0.5)
             for node in good:
-                if node not in self.machine.parts[Membership].seen:
+                if node not in self.machine.parts[NodeRecords].present:
                     self.hello(node, restart=True)
                 for task in list(self.held[node].values()):
                     self.offer(node, answer_to(task))

@@ -12,6 +12,7 @@ import pytest
 
 from barnraise.controller.fleet.membership import MOST_DECLINED, Membership
 from barnraise.controller.fleet.probation import PACE, Probation
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state import actions as act
 from barnraise.controller.state.settings import AuditSettings
 from barnraise.controller.state.state import Badge, NodeState
@@ -54,7 +55,7 @@ def audited(share: float = 1.0, **changes: Any) -> Engine:
 
 def asks(engine: Engine, *nodes: str) -> None:
     for node in nodes:
-        if node not in engine.machine.parts[Membership].seen:
+        if node not in engine.machine.parts[NodeRecords].present:
             engine.hello(node)
         engine.next(node)
 
@@ -62,6 +63,11 @@ def asks(engine: Engine, *nodes: str) -> None:
 def audits(engine: Engine, node: str) -> list[Audit]:
     """Those that the node has in hand."""
     return [task for task in engine.held.get(node, {}).values() if isinstance(task, Audit)]
+
+
+def held_until(engine: Engine, node: str) -> float:
+    hold = engine.machine.parts[Probation].hold(engine.state.nodes[node], engine.now)
+    return 0.0 if hold is None else hold.until
 
 
 def train_once(engine: Engine, node: str, **changes: Any) -> Train:
@@ -626,12 +632,12 @@ def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
     engine = crowd("a", "b", "c", "x")
     engine.observed(a=1.0, b=1.0, c=1.0)
     train_once(engine, "x")
-    held = engine.machine.parts[Probation].held_until("x")
+    held = held_until(engine, "x")
     assert held == engine.now + engine.settings.tasks.tokens / PACE
     asks(engine, "x")
     assert not engine.held["x"], "it has to wait"
     assert answers(engine, "a", agrees=True)
-    assert engine.machine.parts[Probation].held_until("x") == 0.0
+    assert held_until(engine, "x") == 0.0
     asks(engine, "x")
     assert engine.held["x"]
 
@@ -641,4 +647,4 @@ def test_where_audits_judge_nobody_nobody_waits() -> None:
     engine.hello("a")
     engine.observed(a=1.0)
     train_once(engine, "a")
-    assert engine.machine.parts[Probation].held_until("a") == 0.0
+    assert held_until(engine, "a") == 0.0

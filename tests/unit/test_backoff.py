@@ -7,7 +7,9 @@ import pytest
 from barnraise.account.nodes import HELD_OFF, living
 from barnraise.controller.fleet import backoff
 from barnraise.controller.fleet.backoff import Backoff
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.fleet import Fleet
+from barnraise.controller.fleet.leases import Leases
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
@@ -38,10 +40,16 @@ def beats(engine: Engine, *nodes: str, seconds: float) -> None:
 
 
 def flap(engine: Engine, node: str, times: int) -> None:
-    """Its process is killed and started again."""
+    """Its process is killed and started again, and asks for work."""
     for _ in range(times):
         engine.handle(ev.Lost(node, "killed by signal 9", Change.KILLED))
         engine.hello(node, restart=True)
+        engine.next(node)
+
+
+def waits_to_be_heard(engine: Engine, node: str) -> bool:
+    hold = engine.machine.parts[Fleet].available(node)
+    return hold is not None and hold.until_heard
 
 
 def rests(engine: Engine) -> list[HeldOff]:
@@ -59,7 +67,7 @@ def test_a_suspect_gets_no_task_until_it_is_heard_and_keeps_what_it_has() -> Non
         engine.offer(node, contribution(next(iter(engine.held[node].values()))))
         engine.next(node, 0, LinkReport(0.01))
     beats(engine, "b", seconds=3.0)
-    assert engine.machine.parts[Membership].suspected("a")
+    assert waits_to_be_heard(engine, "a")
     assert engine.state.nodes["a"].live
     while engine.jobs:
         engine.answer(engine.jobs[0])
@@ -69,7 +77,7 @@ def test_a_suspect_gets_no_task_until_it_is_heard_and_keeps_what_it_has() -> Non
     assert not engine.state.redo, "suspicion takes nothing away"
     engine.heartbeat("a")
     assert engine.held["a"], "the next frame ends it"
-    assert not engine.machine.parts[Membership].suspects
+    assert not engine.machine.parts[NodeRecords]["a"].session.passed_over
     assert [d for d in engine.journal if isinstance(d, NodeChanged)][-1].change == Change.JOINED
 
 
@@ -78,7 +86,7 @@ def test_suspicion_is_no_row_of_the_ledger() -> None:
     engine.next("a", 0, LinkReport(0.01))
     rows = len(engine.journal)
     engine.tick(4.0)
-    assert engine.machine.parts[Membership].suspected_at(engine.now) == ["a"]
+    assert engine.machine.parts[Leases].suspects(engine.now) == ["a"]
     assert len(engine.journal) == rows
 
 
@@ -91,7 +99,7 @@ def test_a_silence_of_all_is_ours_and_says_nothing_of_their_links() -> None:
     engine.now += 4.0  # the controller's disk hung, say
     for node in nodes:
         engine.heartbeat(node)
-    known = engine.machine.parts[Membership].detectors
+    known = {node: engine.machine.parts[NodeRecords][node].frames.detector for node in nodes}
     assert max(known[node].latest(engine.now) for node in nodes) == 0.0
     beats(engine, "a", "b", seconds=3.0)
     engine.heartbeat("c")
@@ -185,6 +193,10 @@ def test_who_leaves_as_it_should_does_not_flap() -> None:
     for _ in range(10):
         engine.leave("a")
         engine.hello("a", restart=True)
+        engine.next("a")
+        engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
     assert rests(engine) == []
 
 
@@ -196,9 +208,10 @@ def test_who_leaves_its_first_task_behind_each_time_flaps() -> None:
         assert engine.held["a"]
         engine.leave("a")
         engine.hello("a", restart=True)
-    assert len(rests(engine)) == 1
+    assert rests(engine) == []
     engine.next("a")
     assert not engine.held["a"]
+    assert len(rests(engine)) == 1
 
 
 def test_who_has_handed_in_something_may_leave_the_next_task_behind() -> None:
@@ -213,6 +226,8 @@ def test_who_has_handed_in_something_may_leave_the_next_task_behind() -> None:
         assert engine.state.nodes["a"].open
         engine.leave("a")
         engine.hello("a", restart=True)
+    engine.next("a")
+    assert engine.held["a"]
     assert rests(engine) == []
 
 
@@ -236,11 +251,12 @@ def test_nobody_rests_since_the_controllers_own_line_was_down() -> None:
         for node in nodes:
             engine.hello(node)
     assert rests(engine) == []
-    assert engine.machine.parts[Backoff].returns == {}
+    records = engine.machine.parts[NodeRecords]
+    assert not any(records[node].returns.count for node in nodes)
     beats(engine, "a", "b", seconds=25.0)
     assert engine.state.num_live == 2
     engine.hello("c")
-    assert list(engine.machine.parts[Backoff].returns) == ["c"]
+    assert [node for node in nodes if records[node].returns.count] == ["c"]
 
 
 def test_a_lone_node_gets_work_however_often_it_was_lost() -> None:
@@ -282,7 +298,7 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
 def test_the_host_sees_who_is_doubted() -> None:
     engine = fleet("a", "b")
     flap(engine, "a", 6)
-    assert engine.machine.parts[Backoff].resting_at(engine.now) == ["a"]
+    assert list(engine.machine.snapshot(engine.now).holds) == ["a"]
     rows = living(engine.state, {}, engine.now, doubts={"a": HELD_OFF})
     assert [row.state for row in rows] == ["held off", "starting"]
 
@@ -304,12 +320,11 @@ def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> No
     machine, until = engine.machine, engine.now + 600.0
     for state in (engine.state, engine.shadow):
         state.nodes["a"].tally.standing = Reputation(1, until)
-    machine.parts[Backoff].away = backoff.Backoff(machine.context).away
-    assert machine.parts[Backoff].away == {"a": until}
+    machine.parts[Backoff].__init__(machine.context, machine.parts[NodeRecords])  # type: ignore[misc]
     machine.parts[Speeds].at = -1
     engine.handle(ev.Tick())
     assert machine.parts[Speeds].num_working == 2
-    assert machine.parts[Backoff].resting_at(engine.now) == ["a"]
+    assert machine.snapshot(engine.now).holds["a"].until == until
     assert engine.state.buffer.size == 2
     engine.next("a")
     assert not engine.held["a"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
+from barnraise.account.reducer import RowFeed
 from barnraise.ledger import Decision, Ledger, LedgerView, NodeChanged, Noted, notes
 
 from .test_view import joined
@@ -13,8 +14,10 @@ from .test_view import joined
 def told(path: Path, decisions: list[Decision]) -> list[Happening]:
     with Ledger(path) as ledger:
         ledger.commit(decisions, {})
+    chronicle = Chronicle()
     with LedgerView(path) as view:
-        return Chronicle(view).read()
+        RowFeed(view, [chronicle]).advance()
+    return chronicle.take()
 
 
 def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path) -> None:
@@ -83,9 +86,13 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
 def test_chronicle_reads_on_from_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger, LedgerView(path) as view:
-        chronicle = Chronicle(view)
+        chronicle = Chronicle()
+        feed = RowFeed(view, [chronicle])
         ledger.commit([NodeChanged(0.0, "a", "enrolled"), joined("a", 1)], {})
-        assert [item.text for item in chronicle.read()] == ["a joined"]
-        assert chronicle.read() == []
+        feed.advance()
+        assert [item.text for item in chronicle.take()] == ["a joined"]
+        feed.advance()
+        assert chronicle.take() == []
         ledger.commit([NodeChanged(2.0, "a", "left", "left")], {})
-        assert [item.kind for item in chronicle.read()] == ["left"]
+        feed.advance()
+        assert [item.kind for item in chronicle.take()] == ["left"]

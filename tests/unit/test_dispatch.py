@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import events as ev
@@ -402,7 +403,7 @@ def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: in
     settings = engine_settings(pace="matched", max_local_steps=1000)
     nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
     machine = Controller(settings, State(nodes=nodes, num_live=2))
-    machine.parts[Speeds].links["far"] = LinkReport(round_trip=5.0)
+    machine.parts[NodeRecords]["far"].link = LinkReport(round_trip=5.0)
     taken, factors = {}, {}
     for name, node in nodes.items():
         taken[name] = steps = machine.parts[Pacing].local_steps(node)
@@ -461,7 +462,7 @@ def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
             for node in state.nodes.values():
                 node.speed.turnaround = 60.0  # most of it computing
         for node in "abcd":
-            engine.machine.parts[Speeds].links[node] = LinkReport(round_trip if node == "d" else 0.01, 1e6, 1e6)
+            engine.machine.parts[NodeRecords][node].link = LinkReport(round_trip if node == "d" else 0.01, 1e6, 1e6)
         for node in "abc":
             engine.next(node)
         steps.append([d.local_steps for d in assigned(engine)])

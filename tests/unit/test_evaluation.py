@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import OVERDUE
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
@@ -38,7 +38,7 @@ def measured(rows: int = 40, most_loss: float = math.inf, owners: Mapping[str, s
 
 def asks(engine: Engine, *nodes: str) -> None:
     for node in nodes:
-        if node not in engine.machine.parts[Membership].seen:
+        if node not in engine.machine.parts[NodeRecords].present:
             engine.hello(node)
         engine.next(node)
 
@@ -432,10 +432,10 @@ def test_versions_on_their_way_to_a_node_that_flushes_are_sent_again() -> None:
     engine = measured(rows=16, tokens=12, **FLUSH)
     asks(engine, "a", "b")
     engine.watch("a", 0)
-    engine.machine.parts[Publishing].told["a"] = 1
+    engine.machine.parts[NodeRecords]["a"].session.told = 1
     engine.told["a"] = 1
     train_once(engine, "b")
-    assert "a" not in engine.machine.parts[Publishing].told
+    assert engine.machine.parts[NodeRecords]["a"].session.told == -1
 
 
 def test_evaluations_do_not_count_as_rounds() -> None:

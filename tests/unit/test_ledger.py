@@ -30,8 +30,9 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
+from barnraise.ledger.outcomes import LookedAt
 from barnraise.ledger.rows import FORMATS, flat
-from barnraise.ledger.view import LookedAt, replay
+from barnraise.ledger.view import replay
 
 from .. import decisions as some
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnraise.controller.fleet import membership
+from barnraise.controller.fleet import leases
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import FLEET_HEARTBEATS, LeaseSettings
@@ -184,7 +184,7 @@ def test_silence_ends_a_lease_when_the_deadline_says_and_not_before() -> None:
     engine.heartbeat("a")
     engine.tick(5.0 - 1e-9)
     assert engine.state.nodes["a"].live
-    assert 0.3 + 5.0 <= engine.machine.deadline <= 0.3 + 5.0 * (1 + 1 / membership.LOOKS)
+    assert 0.3 + 5.0 <= engine.machine.deadline <= 0.3 + 5.0 * (1 + 1 / leases.LOOKS)
     engine.now = engine.machine.deadline
     engine.tick(0.0)
     assert not engine.state.nodes["a"].live
@@ -203,7 +203,7 @@ def test_many_leases_are_looked_at_together() -> None:
         for i in range(100):
             engine.heartbeat(f"node-{i}")
     assert engine.state.num_live == 100
-    assert looks <= 10 * membership.LOOKS
+    assert looks <= 10 * leases.LOOKS
 
 
 def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
@@ -222,7 +222,7 @@ def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
         engine.heartbeat(node)
         engine.tick(lease - 0.01)
         assert engine.state.nodes[node].live
-        engine.tick(0.02 + 5.0 / membership.LOOKS)
+        engine.tick(0.02 + 5.0 / leases.LOOKS)
         assert not engine.state.nodes[node].live
 
 

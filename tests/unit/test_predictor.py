@@ -8,9 +8,12 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from barnraise.account.account import _dispatched
-from barnraise.account.hindsight import LEARNING, Hindsight
+from barnraise.account.folded import Foreseen
+from barnraise.account.hindsight import LEARNING, Hindsight, RunningMedian
+from barnraise.account.reducer import RowFeed
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import apply
@@ -197,15 +200,24 @@ def test_hindsight_compares_what_was_expected_with_what_was_seen(tmp_path: Path)
     for row in [*rows, *lost]:
         seen.add(row)
     assert len(seen.early) == LEARNING
-    assert seen.errors == [pytest.approx(0.2)] * 3
-    assert seen.off == [pytest.approx(2.0 / (5.0 * number / 33)) for number in (11, 12, 13)]
-    assert seen.within == 0.0
+    assert seen.errors.numbers == [pytest.approx(0.2)] * 3
+    assert (seen.told, seen.near, seen.within) == (3, 0, 0.0)
     payloads = {d.assignment: b"p" for d in rows if isinstance(d, Judged)}
     with Ledger(tmp_path / "ledger.sqlite", tmp_path / "segments") as ledger:
         ledger.commit([*rows, *lost], payloads)
+    told = Foreseen()
     with LedgerView(tmp_path / "ledger.sqlite") as view:
-        told = _dispatched(view)
-    assert (told.error, told.within, told.foreseen) == (pytest.approx(0.2), 0.0, 3)
+        RowFeed(view, [told]).advance()
+    assert told.hindsight == seen
+
+
+@given(st.lists(st.floats(0.0, 1e6)))
+def test_a_running_median_is_that_of_all_so_far(numbers: list[float]) -> None:
+    running = RunningMedian()
+    for count, number in enumerate(numbers, 1):
+        running.add(number)
+        assert running.value == median(numbers[:count])
+    assert sorted(running.numbers) == sorted(numbers)
 
 
 def test_uploads_tell_a_nodes_way_up() -> None:

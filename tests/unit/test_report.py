@@ -24,7 +24,7 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
-from barnraise.ledger.view import AssignmentRow, LossPoint
+from barnraise.ledger.outcomes import AssignmentRow, LossPoint
 from barnraise.wire.manifest import Manifest
 
 from ..decisions import assigned, judged

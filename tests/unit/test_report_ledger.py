@@ -20,7 +20,7 @@ from barnraise.ledger import (
     notes,
 )
 from barnraise.ledger.notes import Traffic
-from barnraise.ledger.view import LossPoint, Outcomes
+from barnraise.ledger.outcomes import LossPoint, Outcomes
 
 from .. import decisions as some
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import barnraise
 from barnraise import compression
 from barnraise.controller.fleet.backoff import Backoff
-from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.probation import PACE, Probation
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state import actions as act
 from barnraise.controller.state.settings import ScoreSettings
 from barnraise.controller.tensors.evaluator import Evaluator
@@ -110,9 +110,14 @@ def scored(share: float = 1.0, **changes: Any) -> Engine:
     return Engine(engine_settings(**usual | changes))
 
 
+def held_until(engine: Engine, node: str) -> float:
+    hold = engine.machine.parts[Probation].hold(engine.state.nodes[node], engine.now)
+    return 0.0 if hold is None else hold.until
+
+
 def train_once(engine: Engine, node: str, gains: ev.Gains | None) -> Train | None:
     """The node contributes; what is asked for is done, and scores come to `gains`. None: it gets no task."""
-    if node not in engine.machine.parts[Membership].seen:
+    if node not in engine.machine.parts[NodeRecords].present:
         engine.hello(node)
     engine.now += 0.5  # which a task takes
     engine.next(node)
@@ -354,17 +359,17 @@ def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
         for node in ("a", "b", "c"):
             train_once(engine, node, GOOD)
     assert train_once(engine, "d", GOOD) is not None
-    held = engine.machine.parts[Probation].held_until("d")
+    held = held_until(engine, "d")
     assert held > engine.now
     engine.now -= 0.5
     assert train_once(engine, "d", GOOD) is None, "no time has passed"
     engine.leave("d")
     engine.hello("d")
-    assert engine.machine.parts[Probation].held_until("d") == held
+    assert held_until(engine, "d") == held
     for _ in range(8):
         engine.now += 100.0
         assert train_once(engine, "d", GOOD) is not None
-    assert engine.machine.parts[Probation].held_until("d") == 0.0
+    assert held_until(engine, "d") == 0.0
 
 
 def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None:
@@ -404,4 +409,4 @@ def test_where_comparisons_say_little_fast_nodes_are_not_held_up_for_ever() -> N
         for node in ("a", "b", "c"):
             engine.now += 100.0
             train_once(engine, node, rng.choice([GOOD, BAD, BAD]))
-    assert all(engine.machine.parts[Probation].held_until(node) <= engine.now for node in ("a", "b", "c"))
+    assert all(held_until(engine, node) <= engine.now for node in ("a", "b", "c"))

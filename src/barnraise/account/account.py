@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from types import TracebackType
+from typing import Any
 
-from barnraise.account.chronicle import Chronicle, Happening
-from barnraise.account.hindsight import Hindsight
-from barnraise.account.matched import Matching, Matchings, as_figures
+from barnraise.account.chronicle import Happening
+from barnraise.account.folded import Folded
+from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
-from barnraise.account.nodes import BANNED, HELD_OFF, QUARANTINED
+from barnraise.account.reducer import RowFeed
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import Assigned, Judged, LedgerView, NodeTotals, Noted, RunDirectory, RunTotals, notes
-from barnraise.ledger.view import AssignmentRow, LossPoint
+from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, RunTotals, notes
+from barnraise.ledger.outcomes import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
 FLOAT_BYTES = 4
@@ -108,60 +109,64 @@ class Account:
         }
 
 
-def read(run: RunDirectory) -> Account:
-    """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
-    with LedgerView(run.ledger) as view:
-        ends = view.events(notes.Finished)
+class AccountReader:
+    """Reads the account of a run again and again; each time it costs what the ledger's new rows cost.
+
+    It has one connection to the ledger: for one thread at a time. A reader that raised may not be used again.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        """Raises RunDirectoryError when the run has no ledger."""
+        self.run = run
+        self._view = LedgerView(run.ledger)
+        self._folded = Folded()
+        self._feed = RowFeed(self._view, self._folded.reducers, timeline=self._folded.timeline)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._view.close()
+
+    def __enter__(self) -> AccountReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self) -> Account:
+        """The account by now. Raises RunDirectoryError, StorageError, CorruptionError."""
+        self._feed.advance()
+        found, end = self._folded, self._folded.timeline.end
+        newest, version = found.newest, found.version
         return Account(
-            run=run,
-            totals=view.totals(),
-            nodes=view.nodes(),
-            losses=view.losses(),
-            refusals=view.refusals(),
-            traffic=view.newest(notes.Traffic) or notes.Traffic(0, 0),
-            happenings=Chronicle(view).read(),
-            finished=ends[-1][1].reason if ends else "",
-            end=view.end,
-            num_parameters=manifest(run).num_parameters,
-            merging=merging(view),
-            dispatch=_dispatched(view),
+            run=self.run,
+            totals=found.tallies.totals(len(found.timeline.spans), found.timeline.seconds),
+            nodes=found.tallies.each(),
+            losses=list(found.losses.points),
+            refusals=found.tallies.refused(),
+            traffic=newest.traffic or notes.Traffic(0, 0),
+            happenings=list(found.chronicle.happenings),
+            finished=newest.finished,
+            end=end,
+            num_parameters=manifest(self.run).num_parameters,
+            merging=merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
+            dispatch=Dispatched(
+                matching=found.matchings.until(end),
+                no_market=found.matchings.absent,
+                employed=newest.employed,
+                error=found.foreseen.hindsight.error,
+                within=found.foreseen.hindsight.within,
+                foreseen=len(found.foreseen.hindsight.errors),
+                doubts=found.doubts.at(end),
+            ),
         )
 
 
-def _dispatched(view: LedgerView) -> Dispatched:
-    seen = Hindsight()
-    rows = [*view.find(Assigned, "compute > 0"), *view.find(Judged, "1"), *view.find(Noted, "kind = 'released'")]
-    for _, decision in sorted(rows, key=lambda row: row[0]):
-        seen.add(decision)
-    matchings = Matchings()
-    for time, matched in view.events(notes.Matched):
-        matchings.add(time, matched)
-    absent = view.events(notes.NoMarket)
-    return Dispatched(
-        matching=matchings.until(view.end),
-        no_market=absent[-1][1].reason if absent and absent[-1][0] > matchings.told_at else "",
-        employed=view.newest(notes.Employed),
-        error=seen.error,
-        within=seen.within,
-        foreseen=len(seen.errors),
-        doubts=_doubts(view),
-    )
-
-
-def _doubts(view: LedgerView) -> dict[str, str]:
-    """Nodes that get no tasks yet, and why."""
-    kinds = tuple(notes.kind_of(kind) for kind in (notes.HeldOff, *get_args(notes.Sentence)))
-    found: dict[str, str] = {}
-    for _, noted in view.find(Noted, f"kind IN ({', '.join('?' * len(kinds))})", *kinds):
-        if isinstance(noted.note, notes.HeldOff):
-            if noted.time + noted.note.seconds > view.end:
-                found[noted.node] = HELD_OFF
-        elif isinstance(noted.note, notes.Sentence):
-            if noted.note.until is None:
-                found[noted.node] = BANNED
-            elif noted.note.until > view.end:
-                found[noted.node] = QUARANTINED
-    return found
+def read(run: RunDirectory) -> Account:
+    """The account of `run`, whether it works just now or not. Raises RunDirectoryError, StorageError."""
+    with AccountReader(run) as reader:
+        return reader.read()
 
 
 def assignments(run: RunDirectory) -> list[AssignmentRow]:

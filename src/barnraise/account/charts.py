@@ -10,7 +10,7 @@ from barnraise.account.chronicle import Happening
 from barnraise.core.text import printable
 from barnraise.core.units import loss_text
 from barnraise.ledger.disk import storage_errors
-from barnraise.ledger.view import AssignmentRow, LossPoint
+from barnraise.ledger.outcomes import AssignmentRow, LossPoint
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 GREY, INK, SKY = "#B8B8B8", "#333333", "#56B4E9"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
+
+from barnraise.account.reducer import Kinds, Reducer
 from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.core.units import count_text, duration_text, loss_text
 from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
@@ -22,35 +25,35 @@ class Happening:
     text: str
 
 
-class Chronicle:
-    """Turns what the ledger says of nodes and events into sentences; what is routine is left out.
+class Chronicle(Reducer):
+    """Turns what the ledger says of nodes and events into sentences (`happenings`, the oldest first); what is routine
+    is left out. `sessions` and `live` are of nodes; those `dismissed` ended as they were told to, when the run did."""
 
-    Reads on from where it stopped, so that it can follow a run that works.
-    """
+    kinds: ClassVar[Kinds]
 
-    def __init__(self, view: LedgerView) -> None:
-        self._view, self._last_id = view, 0
-        self._sessions: dict[str, int] = {}
-        self._live: set[str] = set()
-        self.dismissed: set[str] = set()  # nodes whose process ended as it was told to, when the run did
+    happenings: list[Happening] = msgspec.field(default_factory=list)
+    sessions: dict[str, int] = msgspec.field(default_factory=dict)
+    live: set[str] = msgspec.field(default_factory=set)
+    dismissed: set[str] = msgspec.field(default_factory=set)
 
-    def read(self) -> list[Happening]:
-        """What happened since the last call, the oldest first."""
-        found = []
-        for row_id, decision in self._view.news(self._last_id):
-            self._last_id = row_id
+    def add(self, row_id: int, decision: object, view: LedgerView) -> None:
+        if isinstance(decision, NodeChanged | Noted):
             told = self._node(decision) if isinstance(decision, NodeChanged) else self._event(decision)
             if told is not None:
                 kind, text = told
-                found.append(Happening(decision.time, kind, decision.node, text))
+                self.happenings.append(Happening(decision.time, kind, decision.node, text))
+
+    def take(self) -> list[Happening]:
+        """What happened since the last call, which is kept no longer."""
+        found, self.happenings = self.happenings, []
         return found
 
     def _node(self, changed: NodeChanged) -> tuple[str, str] | None:
         node, name = changed.node, printable(changed.node, LONGEST_NAME)
         if changed.change == Change.JOINED:
-            before, present = self._sessions.get(node), node in self._live
-            self._sessions[node] = changed.session
-            self._live.add(node)
+            before, present = self.sessions.get(node), node in self.live
+            self.sessions[node] = changed.session
+            self.live.add(node)
             self.dismissed.discard(node)
             if before is None:
                 return "joined", f"{name} joined"
@@ -59,7 +62,7 @@ class Chronicle:
             return None if present else ("back", f"{name} is back")
         if not changed.change.gone:
             return ("rekeyed", f"{name} took new keys") if changed.change == Change.REKEYED else None
-        self._live.discard(node)
+        self.live.discard(node)
         if changed.change == Change.ENDED:
             self.dismissed.add(node)
             return None
@@ -123,6 +126,8 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
 """What is told of a note, and of the node it is about; nothing of all others."""
+
+Chronicle.kinds = (NodeChanged, *_TOLD)
 
 
 def plain(text: str, longest: int) -> str:

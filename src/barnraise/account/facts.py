@@ -8,6 +8,7 @@ from barnraise.account.account import Account
 from barnraise.account.hindsight import LEARNING
 from barnraise.account.matched import Matching
 from barnraise.account.merging import Merging
+from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger.notes import Matched
 
@@ -46,7 +47,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
     if dispatch.no_market:
-        yield "matching", f"no market stands: {dispatch.no_market}"
+        yield "matching", f"no market stands: {printable(dispatch.no_market)}"
     if (employed := dispatch.employed) is not None:
         yield (
             "nodes",

@@ -6,71 +6,118 @@ tasks of a node do not count: by them it becomes known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from statistics import median
+from heapq import heappush, heappushpop
 
-from barnraise.controller.state.state import Work
+import msgspec
+
 from barnraise.core.types import kind_of
-from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
+from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted, Terms
 from barnraise.ledger.notes import Released
+from barnraise.matching.predictor import Times
 
 LEARNING = 10
 """Tasks of a node before those that count."""
 
 
-@dataclass
-class Hindsight:
-    """Is told of assignments and verdicts in their order. `errors` are shares of what tasks took, `off` the same in
-    standard deviations as they were told; `early` are errors of the first tasks of a node."""
+class RunningMedian(msgspec.Struct):
+    """The median of numbers that come one by one: a heap of the lower half, negated, and one of the upper half.
 
-    errors: list[float] = field(default_factory=list)
-    early: list[float] = field(default_factory=list)
-    off: list[float] = field(default_factory=list)
-    _open: dict[int, Assigned] = field(default_factory=dict)
-    _ahead: dict[str, dict[int, None]] = field(default_factory=dict)  # by node
-    _free: dict[str, float] = field(default_factory=dict)
-    _tasks: dict[str, int] = field(default_factory=dict)
+    >>> middle = RunningMedian()
+    >>> for number in (3.0, 1.0, 2.0, 4.0):
+    ...     middle.add(number)
+    >>> middle.value, len(middle)
+    (2.5, 4)
+    """
+
+    lower: list[float] = msgspec.field(default_factory=list)
+    upper: list[float] = msgspec.field(default_factory=list)
+
+    def add(self, number: float) -> None:
+        """Take a further number."""
+        if len(self.lower) > len(self.upper):
+            heappush(self.upper, -heappushpop(self.lower, -number))
+        else:
+            heappush(self.lower, -heappushpop(self.upper, number))
+
+    @property
+    def value(self) -> float | None:
+        """The median; of an even number of them the mean of the two in the middle, and None of none."""
+        if not self.lower:
+            return None
+        if len(self.lower) > len(self.upper):
+            return -self.lower[0]
+        return (self.upper[0] - self.lower[0]) / 2
+
+    def __len__(self) -> int:
+        return len(self.lower) + len(self.upper)
+
+    @property
+    def numbers(self) -> list[float]:
+        """All of them, in no order."""
+        return [-number for number in self.lower] + self.upper
+
+
+class Hindsight(msgspec.Struct):
+    """Takes assignments and verdicts in their order. `errors` are shares of what tasks took; `told` of them came with a
+    standard deviation, and `near` were within it; `early` are errors of the first tasks of a node."""
+
+    errors: RunningMedian = msgspec.field(default_factory=RunningMedian)
+    early: list[float] = msgspec.field(default_factory=list)
+    told: int = 0
+    near: int = 0
+    open: dict[int, Assigned] = msgspec.field(default_factory=dict)
+    ahead: dict[str, dict[int, None]] = msgspec.field(default_factory=dict)  # by node
+    free: dict[str, float] = msgspec.field(default_factory=dict)
+    tasks: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def error(self) -> float | None:
         """The median absolute error, as a share of what tasks took; None where no node had more than ten."""
-        return median(self.errors) if self.errors else None
+        return self.errors.value
 
     @property
     def within(self) -> float | None:
         """The share of tasks that were within the standard deviation that was told: 68% where it says what it should;
         None where none was told."""
-        return sum(off <= 1.0 for off in self.off) / len(self.off) if self.off else None
+        return self.near / self.told if self.told else None
 
     def add(self, decision: Decision) -> None:
         """The next decision of a run; most say nothing of it."""
         if type(decision) is Assigned:
-            self._open[decision.assignment] = decision
-            self._ahead.setdefault(decision.node, {})[decision.assignment] = None
+            self.open[decision.assignment] = decision
+            self.ahead.setdefault(decision.node, {})[decision.assignment] = None
         elif type(decision) is Noted and type(decision.note) is Released:
-            self._open.pop(decision.note.assignment, None)
-            self._ahead.get(decision.node, {}).pop(decision.note.assignment, None)
+            self.open.pop(decision.note.assignment, None)
+            self.ahead.get(decision.node, {}).pop(decision.note.assignment, None)
         elif type(decision) is Judged:
             self._judged(decision)
 
     def _judged(self, d: Judged) -> None:
-        given = self._open.pop(d.assignment, None)
+        given = self.open.pop(d.assignment, None)
         if given is None:
             return
-        ahead = self._ahead.setdefault(d.node, {})
+        ahead = self.ahead.setdefault(d.node, {})
         ahead.pop(d.assignment, None)
         kind = kind_of(given.kind)
         if not kind.contributes and ahead and min(ahead) < d.assignment:
             return  # it has overtaken a payload: nobody knows when it was begun
-        free = self._free.get(d.node, 0.0)
-        work = Work(**{name: getattr(given, name) for name in given.__struct_fields__})
-        self._free[d.node] = d.time - work.expected.send
+        free = self.free.get(d.node, 0.0)
+        expected = _expected(given.terms)
+        self.free[d.node] = d.time - expected.send
         if d.verdict != "accepted" or not (kind.contributes or kind.measures):
             return
         took = d.time - max(given.time, free)
-        if work.expected.compute > 0.0 and took > 0.0 and d.claim.steps == given.local_steps:
-            number = self._tasks[d.node] = self._tasks.get(d.node, 0) + 1
-            error = abs(work.expected.end(given.time, free) - d.time)
-            (self.errors if number > LEARNING else self.early).append(error / took)
-            if number > LEARNING and (deviation := work.expected.deviation(given.time, free)) > 0.0:
-                self.off.append(error / deviation)
+        if expected.compute > 0.0 and took > 0.0 and d.claim.steps == given.local_steps:
+            number = self.tasks[d.node] = self.tasks.get(d.node, 0) + 1
+            error = abs(expected.end(given.time, free) - d.time)
+            if number <= LEARNING:
+                self.early.append(error / took)
+                return
+            self.errors.add(error / took)
+            if (deviation := expected.deviation(given.time, free)) > 0.0:
+                self.told += 1
+                self.near += error / deviation <= 1.0
+
+
+def _expected(terms: Terms) -> Times:
+    return Times(terms.compute, terms.fetch, terms.send, terms.compute_spread, terms.link_spread)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
-from barnraise.ledger.notes import Matched
+from barnraise.account.reducer import Kinds, Reducer
+from barnraise.ledger import LedgerView, Noted
+from barnraise.ledger.notes import Matched, NoMarket
 from barnraise.matching.metrics import TimeAverage
 
 SHARES = {
@@ -30,31 +33,38 @@ class Matching:
     mean: Matched
 
 
-@dataclass
-class Matchings:
-    """Is told of each `Matched` in order, with its time."""
+class Matchings(Reducer):
+    """Takes what was told of the market, in order: its newest figures, the `means` of the shares, which hold from `at`
+    on, and why no market stands (`absent`; empty while one does, and before anything was told)."""
+
+    kinds: ClassVar[Kinds] = (Matched, NoMarket)
 
     newest: Matched | None = None
-    absent: str = ""  # why no market stands; empty while one does, and before anything was told
-    _means: dict[str, TimeAverage] = field(default_factory=lambda: {name: TimeAverage() for name in SHARES.values()})
-    _at: float = 0.0
+    absent: str = ""
+    means: dict[str, TimeAverage] = msgspec.field(
+        default_factory=lambda: {name: TimeAverage() for name in SHARES.values()}
+    )
+    at: float = 0.0
 
-    def add(self, time: float, matched: Matched) -> None:
-        """It holds from `time` on, or from the last one's: a controller's clock may be set back."""
-        self._at, self.newest, self.absent = max(self._at, time), matched, ""
-        for name, mean in self._means.items():
-            mean.note(self._at, getattr(matched, name))
+    def add(self, row_id: int, decision: object, view: LedgerView) -> None:
+        if isinstance(decision, Noted):
+            self.note(decision)
 
-    @property
-    def told_at(self) -> float:
-        """When the newest was told; before all times if none was."""
-        return self._at if self.newest is not None else -1.0
+    def note(self, noted: Noted) -> None:
+        """The next note. Figures hold from its time on, or from the last one's: a controller's clock may be set
+        back."""
+        if isinstance(noted.note, NoMarket):
+            self.absent = noted.note.reason
+        elif isinstance(noted.note, Matched):
+            self.at, self.newest, self.absent = max(self.at, noted.time), noted.note, ""
+            for name, mean in self.means.items():
+                mean.note(self.at, getattr(noted.note, name))
 
     def until(self, time: float) -> Matching | None:
         """As of `time`; None where no market stands."""
         if self.newest is None:
             return None
-        means = {name: mean.mean(max(self._at, time)) for name, mean in self._means.items()}
+        means = {name: mean.mean(max(self.at, time)) for name, mean in self.means.items()}
         return Matching(self.newest, msgspec.structs.replace(self.newest, **means))
 
 

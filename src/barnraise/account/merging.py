@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from barnraise.account.reducer import Kinds, Reducer
 from barnraise.config.aliases import canonical
 from barnraise.config.policy_sections import AggregationSection, TrustSection
 from barnraise.config.section import Section
 from barnraise.core.errors import InputError
 from barnraise.core.ranges import covers, disjoint
-from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
+from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, VersionMade, notes
 from barnraise.plan.choices import Aggregation, aggregation_of
 
 S = TypeVar("S", bound=Section)
@@ -33,48 +34,64 @@ class Merging:
     excluded: int = 0
 
 
-def merging(view: LedgerView) -> Merging:
-    """How the run of a ledger merges; what an old one does not tell is left out."""
-    size, nodes, rule = view.newest(notes.BufferSize), newest_nodes(view), _rule(view)
-    buffer_size, excluded = size.nodes if size else 0, sum(len(note.nodes) for note in _excluded(view))
+class NewestVersion(Reducer):
+    """Knows of which contributions the newest version that exists is made: `closed` by version, without those that are
+    `void`, and those of nodes that the loss gate has `left_out`. `excluded` counts the latter over the whole run."""
+
+    kinds: ClassVar[Kinds] = (VersionClosed, VersionMade, notes.Voided, notes.Excluded)
+
+    version: int = -1
+    closed: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    void: dict[int, set[int]] = msgspec.field(default_factory=dict)
+    left_out: dict[int, set[str]] = msgspec.field(default_factory=dict)
+    excluded: int = 0
+
+    def add(self, row_id: int, decision: object, view: LedgerView) -> None:
+        if isinstance(decision, VersionClosed):
+            self.closed[decision.version] = decision.contributions
+        elif isinstance(decision, VersionMade):
+            self._made(decision.version)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Voided):
+            if decision.note.version >= self.version:
+                self.void.setdefault(decision.note.version, set()).add(decision.note.assignment)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Excluded):
+            self.excluded += len(decision.note.nodes)
+            if decision.note.version >= self.version:
+                self.left_out.setdefault(decision.note.version, set()).update(decision.note.nodes)
+
+    def _made(self, version: int) -> None:
+        """Forget older versions."""
+        self.version = version
+        for kept in (self.closed, self.void, self.left_out):
+            for older in [one for one in kept if one < version]:
+                del kept[older]
+
+    def nodes(self, view: LedgerView) -> int:
+        """How many contributions the aggregation rule saw for the newest version, each of another node.
+
+        Of the parts of the parameters that they cut each other into, where the fewest were.
+        """
+        void, left_out = self.void.get(self.version, ()), self.left_out.get(self.version, ())
+        used = [number for number in self.closed.get(self.version, ()) if number not in void]
+        made_of = "verdict = 'accepted' AND assignment IN (SELECT value FROM json_each(?))"
+        found = view.find(Judged, made_of, msgspec.json.encode(used).decode()) if used else []
+        slots = {(judged.node, judged.parameters) for _, judged in found if judged.node not in left_out}
+        parts = disjoint(parameters for _, parameters in slots)
+        return min((sum(covers(parameters, part) for _, parameters in slots) for part in parts), default=0)
+
+
+def merging(nodes: int, excluded: int, size: notes.BufferSize | None, run_file: dict[str, Any]) -> Merging:
+    """How a run merges whose newest version is made of `nodes` contributions. What an old ledger lacks is left out."""
+    rule, buffer_size = _rule(run_file), size.nodes if size else 0
     if rule is None or not nodes:
         return Merging(buffer_size, nodes, excluded=excluded)
     odds = rule.odds(size.live, nodes) if size else None
     return Merging(buffer_size, nodes, rule.withstood(nodes), rule.guaranteed(nodes), odds, excluded=excluded)
 
 
-def newest_nodes(view: LedgerView) -> int:
-    """How many contributions the aggregation rule saw for the newest version that exists, each of another node.
-
-    Of the parts of the parameters that they cut each other into, where the fewest were.
-    """
-    found = view.find(VersionClosed, "made_id IS NOT NULL", last=1)
-    if not found:
-        return 0
-    closed = found[0][1]
-    void = {
-        noted.note.assignment
-        for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.Voided))
-        if isinstance(noted.note, notes.Voided) and noted.note.version == closed.version
-    }
-    excluded = {node for note in _excluded(view) if note.version == closed.version for node in note.nodes}
-    used = msgspec.json.encode([number for number in closed.contributions if number not in void]).decode()
-    made_of = "verdict = 'accepted' AND assignment IN (SELECT value FROM json_each(?))"
-    seen = [judged for _, judged in view.find(Judged, made_of, used) if judged.node not in excluded]
-    slots = {(judged.node, judged.parameters) for judged in seen}
-    parts = disjoint(parameters for _, parameters in slots)
-    return min((sum(covers(parameters, part) for _, parameters in slots) for part in parts), default=0)
-
-
-def _excluded(view: LedgerView) -> list[notes.Excluded]:
-    found = (noted.note for _, noted in view.find(Noted, "kind = ?", notes.kind_of(notes.Excluded)))
-    return [note for note in found if isinstance(note, notes.Excluded)]
-
-
-def _rule(view: LedgerView) -> Aggregation | None:
+def _rule(run_file: dict[str, Any]) -> Aggregation | None:
     """The rule that the ledger tells of; None where it is not told, or not known here (any more)."""
-    told = view.newest(notes.RunFile)
-    content = canonical(told.content).content if told else {}
+    content = canonical(run_file).content
     try:
         return aggregation_of(
             _known(AggregationSection, content.get("aggregation", {})), _known(TrustSection, content.get("trust", {}))

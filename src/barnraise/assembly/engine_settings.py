@@ -1,4 +1,4 @@
-"""From a plan to what the controller's state machine and its workers are told: one construction for every command."""
+"""From a plan to the settings of the controller's state machine and its workers, for every command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
 
 LOSS_FACTOR = 3.0
-"""How many times the loss of a guess is believed of a worker."""
+"""Factor of the loss of a uniform guess up to which a worker's claim is accepted."""
 
 
 def engine_settings(
@@ -55,12 +55,12 @@ def engine_settings(
     token_bytes: int,
     secret: bytes = b"",
 ) -> EngineSettings:
-    """What a run of `plan` is told: `train`, `serve`, `resume` and `simulate` alike.
+    """Return the settings of a run of `plan`, for `train`, `serve`, `resume` and `simulate` alike.
 
     `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
-    what is published, `rows` the training rows of the dataset's shards, `held_out` how many are held out, `token_bytes`
-    the bytes of a token in them. `secret` is known to no worker, and chooses whose work is done anew or scored; a
-    simulation needs none. Imports no torch.
+    the published vector, `rows` the training rows of the dataset's shards, `held_out` how many are held out,
+    `token_bytes` the bytes of a token in them. `secret` is known to no worker, and chooses whose work is repeated or
+    scored; a simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     evaluation, trust = plan.run_file.evaluation, plan.run_file.trust
@@ -73,7 +73,10 @@ def engine_settings(
     alone = memory.rows_alone(model, rows.lengths, inner_states=moments)
 
     def rate_multiplier(done: int, total: int) -> float:
-        """A task is held to one rate, that of its end: warm-up must not waste the first ones on a rate of 0."""
+        """Return the rate at a task's end, which holds for the whole task.
+
+        Warm-up must not waste the first tasks at a rate of 0.
+        """
         return plan.schedule.rate(done + plan.task_tokens, total)
 
     return EngineSettings(
@@ -138,8 +141,9 @@ def engine_settings(
 
 
 def most_loss(model: Mapping[str, Any]) -> float:
-    """Nats a token that a worker may say a version's loss is: `LOSS_FACTOR` times that of a model which gives all
-    tokens of the vocabulary the same probability.
+    """Return the largest loss that a worker may claim of a version, in nats a token.
+
+    `LOSS_FACTOR` times that of a model which gives all tokens of the vocabulary the same probability.
 
     >>> round(most_loss({"vocab_size": 256}), 2), most_loss({})
     (16.64, inf)
@@ -149,7 +153,7 @@ def most_loss(model: Mapping[str, Any]) -> float:
 
 
 def reach(plan: Plan, num_parameters: int, published: int) -> Reach:
-    """How long an update can be in a run of `plan`: of a model of `num_parameters`, with what is published of it."""
+    """Return how long an update can be in a run of `plan`, from the sizes of the model and of the published vector."""
     step = INNER.entry(plan.inner.name).declares.reach
     if step is None:
         return Reach()
@@ -162,7 +166,7 @@ def reach(plan: Plan, num_parameters: int, published: int) -> Reach:
 
 
 def worker_settings(plan: Plan) -> WorkerSettings:
-    """What the controller decides for all workers."""
+    """Return the settings that the controller decides for all workers."""
     training, exchange = plan.run_file.training, plan.run_file.exchange
     return WorkerSettings(
         uplink=Uplink(

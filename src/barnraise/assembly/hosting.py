@@ -1,4 +1,4 @@
-"""A prepared run directory opened: a controller that can run, gone back to where its ledger ends."""
+"""A prepared run directory opened: a controller that can run, restored to where its ledger ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ from barnraise.wire.manifest import Manifest
 
 @dataclass
 class Host:
-    """A controller, ready to run. `first` are its machine's first actions; `links` tells what a lab's links carry."""
+    """A controller, ready to run.
+
+    `first` are its machine's first actions; `links` gives the traffic of a lab's links.
+    """
 
     run: RunDirectory
     plan: Plan
@@ -61,14 +64,17 @@ class Host:
         return self.server.machine
 
     async def close(self) -> None:
-        """Let go of threads, ports and files."""
+        """Close threads, ports and files."""
         await self.server.close()
         self.ledger.close()
 
 
 def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground: HostResources | None = None) -> Host:
-    """The controller of a prepared run, gone back to where its ledger ends. Raises CorruptionError, StorageError; then
-    the run directory is as it was. `ground` is what it stands on: this machine, unless given."""
+    """Open the controller of a prepared run, restored to where its ledger ends.
+
+    Raises CorruptionError, StorageError; then the run directory is unchanged. `ground` is its machine's resources: this
+    machine's, unless given.
+    """
     ground = ground or HostResources()
     ledger = ground.ledger(run)
     try:
@@ -143,7 +149,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     rests_on = _rests_on(run)
     if ledger.newest(notes.RestsOn) != rests_on:
         first.append(Journal(Noted(clock(), rests_on)))
-    run.seal.unlink(missing_ok=True)  # it is of what the folder was
+    run.seal.unlink(missing_ok=True)  # it seals the folder's earlier state
     return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters)
 
 
@@ -153,7 +159,7 @@ def _rests_on(run: RunDirectory) -> notes.RestsOn:
 
 
 def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
-    """DataError when workers are to measure on held-out rows that are more than they fetch."""
+    """Raise DataError when workers are to measure on more held-out rows than they fetch."""
     size = dataset.meta.held_out.bytes
     if plan.run_file.evaluation.by == "workers" and size > MAX_SHARD_BYTES:
         raise DataError(
@@ -163,7 +169,7 @@ def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
 
 
 def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Callable[[str], None]) -> bytes:
-    """The run's manifest.json; made again when it is lost."""
+    """Return the run's manifest.json, made again when it is lost."""
     path = run.path / MANIFEST
     try:
         content = path.read_bytes()
@@ -177,7 +183,7 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
 
 
 def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> Enrolment:
-    allowed(run)  # a list that cannot be read is told of now
+    allowed(run)  # reports an unreadable list now
     keys = Keys.load_or_create(run.keys / "controller.json")
     return Enrolment(
         keys, lambda: open_book(run), lambda: allowed(run), warn, plan.run_file.trust.per_network, BookReader(run)
@@ -185,7 +191,10 @@ def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> En
 
 
 def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:
-    """How a standby copies the run. One with workers on the controller's machine ends with that: it has none."""
+    """Return how a standby copies the run.
+
+    A run with workers on the controller's machine ends with that: it has none.
+    """
     controller = plan.run_file.controller
     data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
     originals = Originals(run.path, data, ledger) if not plan.purpose.local else None
@@ -194,11 +203,11 @@ def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger
 
 
 def warm_up(plan: Plan) -> None:
-    """Import what a controller of this plan needs, for one that may have to start at any moment."""
+    """Import the modules of a controller of this plan, for one that may have to start at any moment."""
     parts.parameter_server(plan, torch.zeros(1))
     matching.create(plan.scheduler.name, **plan.scheduler.options)
 
 
 def recorded_plan(run: RunDirectory) -> Plan:
-    """What the run was started with."""
+    """Return the plan with which the run was started."""
     return resolve(load(run.run_file), purpose=Purpose(recorded_mode(run)))

@@ -110,8 +110,9 @@ def _joined(run: str, path: Path, following: Path | None, say: Say, node: str) -
 
 
 def _judged(node: str, outcome: Outcome) -> Outcome:
-    """Return the outcome; InviteError where the controller refuses the worker permanently, RunFailedError for a
-    failure.
+    """Return the outcome of a worker that may come again.
+
+    InviteError where the controller refuses it permanently, RunFailedError for a failure.
     """
     from barnraise.wire.messages import FOR_GOOD
 

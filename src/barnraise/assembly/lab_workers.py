@@ -39,14 +39,17 @@ ENDING = 3.0
 """Seconds that workers have to end by themselves once the run is over."""
 
 RATE_SECONDS = 5.0
-"""Over how long the use of a link is averaged."""
+"""Seconds over which the use of a link is averaged."""
 
 HOST = "host"
 BACKENDS = {"tun": "barnraise.emulation.tun_hub", "ns3": "barnraise.emulation.ns3_hub"}
 
 
 class LabWorkers(LocalWorkers):
-    """Starts the emulator, then a worker in each namespace. The namespaces are the emulator's, which removes them."""
+    """Starts the emulator, then a worker in each namespace.
+
+    The namespaces belong to the emulator, which removes them.
+    """
 
     def __init__(self, run: RunDirectory, plan: Plan, backend: str, note: Callable[[str], None]) -> None:
         run_file = plan.run_file
@@ -98,7 +101,7 @@ class LabWorkers(LocalWorkers):
             raise InputError(f"the links of the lab cannot be made: {reason}")
         if self.hub.again:
             for namespace in self.namespaces.values():
-                self._disturb(Disturbance(namespace))  # what befell the links when the controller died is over
+                self._disturb(Disturbance(namespace))  # disturbances of the links before the controller died are over
         namespaces.enter(self.namespaces[HOST])
 
     def _disturb(self, disturbance: Disturbance) -> None:
@@ -141,7 +144,7 @@ class LabWorkers(LocalWorkers):
                 self.reports.popleft()
 
     def uses(self) -> list[LinkUse]:
-        """What the links carried in the last seconds."""
+        """Return the traffic of the links in the last seconds."""
         if len(self.reports) < 2:
             return []
         old, new = self.reports[0], self.reports[-1]
@@ -154,7 +157,7 @@ class LabWorkers(LocalWorkers):
         return found[1:]  # without the host's
 
     async def stop(self) -> None:
-        """End the workers that are left, then the emulator with its namespaces, and write down what it counted."""
+        """End the remaining workers, then the emulator with its namespaces, and write down its counters."""
         if self.stopping:
             return
         self.stopping = self.leaving = True
@@ -177,7 +180,7 @@ class LabWorkers(LocalWorkers):
                     while (report := await self._report()) is not None:
                         self._take(report)
             await self.hub.wait(1.0)
-        namespaces.remove(list(self.namespaces.values()))  # should the emulator have been killed
+        namespaces.remove(list(self.namespaces.values()))  # in case the emulator was killed
         if self.reports:
             (self.run.path / FILE).write_text(json.dumps(self._totals(), indent=2) + "\n", "utf-8")
 

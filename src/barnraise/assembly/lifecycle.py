@@ -1,4 +1,4 @@
-"""The course of a run, from its prepared folder to its end: one for every command that has a controller work."""
+"""The lifecycle of a run, from its prepared folder to its end, for every command with a controller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
 Listen = Callable[[Host, Say], Awaitable[str]]
-"""Has the host listen, says so, and gives the URI."""
+"""Lets the host listen, reports it, and returns the URI."""
 
 
 async def see_through(
@@ -28,8 +28,8 @@ async def see_through(
 ) -> tuple[Host, Finish]:
     """Open the run, whose lock is held and which is not over, and work until it ends or is interrupted.
 
-    `local` are started and ended along with it; they warm up while `prepare` makes what a new run starts from. Raises
-    what `open_host` and `session.work` do.
+    `local` are started and ended along with it; they warm up while `prepare` makes the start of a new run. Raises as
+    `open_host` and `session.work` do.
     """
     try:
         if local is not None:
@@ -55,5 +55,5 @@ async def see_through(
 
 
 def how_to_go_on(run: RunDirectory) -> str:
-    """What is said first, so that it is known when it is needed."""
+    """Return the command to resume the run, printed first, so that it is known when needed."""
     return f"should this be interrupted, resume it with: {program()} resume {run.path}"

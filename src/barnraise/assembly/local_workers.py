@@ -1,6 +1,6 @@
 """The workers that `train` starts on this machine, through the forkserver, and the faults planned for them.
 
-One that ends without having been told to is started again, a few times; then it stays down, with its reason.
+One that ends without a request is restarted, a few times; then it stays down, with its reason.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from barnraise.transport.links.link import Link
 from barnraise.worker.options import Means
 
 RESTARTS = (1.0, 4.0, 16.0)
-"""Seconds before a worker that broke down is started again, each time; after the last it stays down."""
+"""Seconds before a failed worker is restarted, each time; after the last it stays down."""
 
 STEADY_SECONDS = 600.0
-"""A worker that has worked for so long may break down as often again."""
+"""Seconds of work after which a worker may fail as often again."""
 
 FAREWELL = 10.0
-"""Seconds that workers have to hand in what they have when the run is interrupted."""
+"""Seconds that workers have to submit their results when the run is interrupted."""
 
 LAST_WORDS = 1.0
-"""Seconds that what a process said last may take longer than the news of its end."""
+"""Seconds by which the last output of a process may follow the report of its end."""
 
 
 class LocalWorkers:
@@ -75,7 +75,7 @@ class LocalWorkers:
         joining = [plan.fault.join for plan in faults if isinstance(plan.fault, Join)]
         self._places = {worker.name: place for place, worker in enumerate([*workers, *joining])}
         self.pids: dict[str, int] = {}
-        self.up: set[str] = set()  # those that work, start, or are to be started again
+        self.up: set[str] = set()  # workers that work, start, or are to be restarted
         self.down: dict[str, str] = {}  # why the others do not
         self.leaving = False
         self._breakdowns: dict[str, int] = {}
@@ -102,7 +102,7 @@ class LocalWorkers:
                 self.join(worker)
 
     def watch_over(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have `work` done until the end; should it break, so does the run."""
+        """Run `work` until the end; its failure fails the run."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         self.server.supervise(task)
@@ -116,13 +116,13 @@ class LocalWorkers:
         self.launch(worker)
 
     def launch(self, worker: WorkerSection) -> None:
-        """Start its process."""
+        """Start the worker's process."""
         order = self.order_for(worker)
         assert self.forkserver is not None
         self.forkserver.order(msgspec.json.encode(order))
 
     def order_for(self, worker: WorkerSection) -> Order:
-        """What the forkserver is told; the controller learns the worker's key."""
+        """Return the order for the forkserver; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
         self.server.post(Admitted(worker.name, keys.public, signer=keys.signer.public))
@@ -138,11 +138,11 @@ class LocalWorkers:
         )
 
     def log(self, worker: WorkerSection) -> Path:
-        """What it says."""
+        """Return the file of its output."""
         return self.run.logs / f"worker-{worker.name}.log"
 
     def means(self, worker: WorkerSection, link: Link | None = None) -> Means:
-        """What it works with: its keys of the run file that are means, and what they come to beside the others."""
+        """Return the worker's means: its keys of the run file that are means, and shares of this machine."""
         shared = ({field.name for field in fields(Means)} & WorkerSection.model_fields.keys()) - {"link"}
         return Means(
             **worker.model_dump(include=shared),
@@ -151,7 +151,10 @@ class LocalWorkers:
         )
 
     def _keys(self, name: str, path: Path) -> Keys:
-        """The worker's key. A name stays with its first one: with another nobody would answer the worker."""
+        """Return the worker's key.
+
+        A name stays with its first one: the controller would not answer another.
+        """
         known = self.server.machine.state.nodes.get(name)
         if known is None:
             return Keys.load_or_create(path)
@@ -163,21 +166,22 @@ class LocalWorkers:
         return keys
 
     def give_up(self, name: str, reason: str) -> None:
-        """The worker is to end, and stays down. Its process may be about to start, or it may be about to join."""
+        """End the worker, which stays down.
+
+        Its process may be about to start, or it may be about to join.
+        """
         self.up.discard(name)
         self.down.setdefault(name, reason)
 
     def skip_faults(self, progress: float, seconds: float) -> None:
-        """A resumed run starts the workers that it had by then: without those that died, with those that joined."""
+        """Start a resumed run with the workers that it had: without those that died, with those that joined."""
         self.schedule.skip(share=progress, seconds=seconds)
         dead, joined = self.schedule.gone, self.schedule.joined
         self.workers = [worker for worker in self.workers if worker.name not in dead]
         self.workers += [worker for worker in joined if worker.name not in dead]
         for name in sorted(dead):
             self.down[name] = "ended, as the run file's faults say"
-            if (
-                self.forkserver is not None and self.forkserver.again
-            ):  # the controller may have died before it saw to that
+            if self.forkserver is not None and self.forkserver.again:  # the controller may have died before that
                 self.forkserver.order(msgspec.json.encode(End(name)))
 
     async def _watch(self) -> None:
@@ -193,7 +197,10 @@ class LocalWorkers:
             self.ended(name, 1, f"the process that starts workers ended: {log_tail(self.run.logs / 'forkserver.log')}")
 
     def has_process(self, name: str, pid: int) -> None:
-        """The worker's process. One that is to end by now does; one that hung when the controller died goes on."""
+        """Record the worker's process.
+
+        One that is to end by now does; one that hung when the controller died continues.
+        """
         self.pids[name] = pid
         if name in self.down and not self.leaving:
             with contextlib.suppress(ProcessLookupError):
@@ -204,7 +211,7 @@ class LocalWorkers:
         self.processes.has_process(name)
 
     def ended(self, name: str, code: int, reason: str) -> None:
-        """A worker's process is no more: tell the controller, and start it again unless it was meant to end."""
+        """Handle the end of a worker's process: tell the controller, and restart it unless it was meant to end."""
         self.pids.pop(name, None)
         if not self.pids:
             self._left.set()
@@ -246,7 +253,7 @@ class LocalWorkers:
         return {} if self.up or self.leaving or self.schedule.expects_nodes else self.down
 
     async def leave(self) -> None:
-        """Let the workers hand in what they have and go; those that need too long are not waited for."""
+        """Let the workers submit their results and leave; those that need too long are not waited for."""
         self.leaving = True
         self.processes.wake_all()
         for pid in self.pids.values():
@@ -263,11 +270,11 @@ class LocalWorkers:
                     await asyncio.sleep(0.02)
 
     def uses(self) -> Sequence[LinkUse]:
-        """What emulated links carry; these workers make theirs slow themselves, and count nothing."""
+        """Return the traffic of emulated links; these workers emulate theirs themselves, and count nothing."""
         return ()
 
     async def stop(self) -> None:
-        """End the workers that are left, and the forkserver."""
+        """End the remaining workers, and the forkserver."""
         self.leaving = True
         self.processes.wake_all()
         for task in self._tasks:
@@ -275,13 +282,13 @@ class LocalWorkers:
         if self.forkserver is None:
             return
         if not self._joined:
-            self.forkserver.kill()  # it imports: nothing would be lost
+            self.forkserver.kill()  # it is importing: nothing is lost
         self.forkserver.no_more_orders()
         await self.forkserver.wait(5.0)
 
 
 def log_tail(path: Path, lines: int = 5) -> str:
-    """The last lines of a log, for an error message."""
+    """Return the last lines of a log, for an error message."""
     if not path.is_file():
         return ""
     return "\n".join(path.read_text("utf-8", "replace").splitlines()[-lines:])

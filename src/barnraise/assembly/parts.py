@@ -1,4 +1,7 @@
-"""The parts of a controller, each made in one place, whether sockets or virtual time drive it. Imports torch."""
+"""The parts of a controller, each made in one place, for sockets or virtual time.
+
+Imports torch.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from barnraise.wire.manifest import Manifest
 
 
 def model_config(plan: Plan, dataset: Dataset) -> dict[str, Any]:
-    """The model's config, with what the run file leaves out."""
+    """Return the model's config, with the values that the run file leaves out."""
     section, meta = plan.run_file.model.model_dump(exclude_none=True), dataset.meta
     return config.describe(
         section, meta.vocab_size, meta.context, bos_id=meta.bos_id, eos_id=meta.eos_id, pad_id=meta.pad_id
@@ -37,12 +40,12 @@ def model_config(plan: Plan, dataset: Dataset) -> dict[str, Any]:
 
 
 def initial_model(plan: Plan, model: dict[str, Any]) -> nn.Module:
-    """The model that the run starts from: drawn with its seed, or the one that the run file names."""
+    """Return the model that the run starts from: drawn with its seed, or the one that the run file names."""
     return build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
 
 
 def initial_state(plan: Plan, model: dict[str, Any]) -> dict[str, Tensor]:
-    """What the parameter server begins with, as a checkpoint holds it."""
+    """Return the initial state of the parameter server, in a checkpoint's form."""
     with torch.no_grad():
         parameters = FlatParameters(initial_model(plan, model)).vector.clone()
     return {f"outer.{name}": tensor for name, tensor in outer_optimizer(plan).state().items()} | {
@@ -51,23 +54,23 @@ def initial_state(plan: Plan, model: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def manifest_of(model: dict[str, Any], dataset: Dataset, num_parameters: int) -> bytes:
-    """What workers fetch first."""
+    """Return the manifest, which workers fetch first."""
     info = dataset.files()[0]
     return Manifest(model, Blob(info.sha256, info.bytes), num_parameters).encode()
 
 
 def blob_of(content: bytes) -> Blob:
-    """The name of `content`."""
+    """Return the name of `content`."""
     return Blob(hashlib.sha256(content).hexdigest(), len(content))
 
 
 def outer_optimizer(plan: Plan) -> OuterOptimizer:
-    """What moves the model by the aggregated updates, without a history."""
+    """Return the outer optimizer, without a history."""
     return training.create(plan.outer.name, **plan.outer.options)
 
 
 def rule_of(plan: Plan) -> Rule:
-    """What makes one update of a version's."""
+    """Return the aggregation rule of a version's updates."""
     chosen = plan.aggregation
     return aggregation.create(
         chosen.names, unguaranteed=chosen.unguaranteed, fallback=chosen.fallback, **chosen.options
@@ -75,7 +78,7 @@ def rule_of(plan: Plan) -> Rule:
 
 
 def parameter_server(plan: Plan, parameters: Tensor, published: Published | None = None) -> ParameterServer:
-    """The server of a run, with `parameters` (float32 [size]) as version 0, which are `published` so."""
+    """Return the server of a run, with `parameters` (float32 [size]) as version 0 in the layout `published`."""
     codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
     return ParameterServer(
         parameters,
@@ -98,22 +101,27 @@ def blob_store(
     warn: Callable[[str], None] = lambda text: None,
     folder: Path | None = None,
 ) -> BlobStore:
-    """What workers may pull: manifest, token shards, and the version that `server` is at. `folder` is for snapshots of
-    older ones."""
+    """Return the blobs that workers may fetch: manifest, token shards, and the version of `server`.
+
+    `folder` is for snapshots of older ones.
+    """
     blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn, folder)
     blobs.publish(server.parameters, server.digest, server.leaves)
     return blobs
 
 
 def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluator:
-    """Measures the held-out loss on as many rows as the run file says."""
+    """Return an evaluator of the held-out loss on as many rows as the run file says."""
     return Evaluator(model, dataset, plan.run_file.evaluation.rows)
 
 
 def executor_maker(
     server: ParameterServer, blobs: BlobStore, evaluator: Evaluator, ledger: Ledger, checkpoints: Checkpoints
 ) -> Callable[[Report, Callable[[BaseException], None]], ControllerExecutor]:
-    """Makes the executor of these parts, once it is known whom it reports to (`controller.shell.server.Server`)."""
+    """Return a factory of the executor of these parts, for the server that it reports to.
+
+    See `controller.shell.server.Server`.
+    """
 
     def make(report: Report, failed: Callable[[BaseException], None]) -> ControllerExecutor:
         return ControllerExecutor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)

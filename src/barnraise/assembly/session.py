@@ -23,9 +23,10 @@ VIEW_INTERVAL = 0.5
 
 
 async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> Finish:
-    """Run to the end, with local workers if there are any. SIGINT and SIGTERM save where it stands and leave it open.
+    """Run to the end, with local workers if there are any.
 
-    Raises RunFailedError when the run cannot go on by itself; it is open then too.
+    SIGINT and SIGTERM save its state and leave it open. Raises RunFailedError when the run cannot continue by itself;
+    it is open then too.
     """
     server = host.server
     background: list[asyncio.Task[None]] = []
@@ -56,14 +57,17 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
 
 
 async def _interrupt(host: Host, local: LocalWorkers | None, reason: str) -> None:
-    """Local workers hand in what they have; then the controller makes all of it durable. Others wait for its return."""
+    """Interrupt: local workers submit their results, which the controller makes durable.
+
+    Others wait for its return.
+    """
     if local is not None:
         await local.leave()
     host.server.post(InterruptRequested(reason))
 
 
 async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
-    """Take up requests, play planned faults, see whether anybody is left, refresh the view."""
+    """Handle requests, play planned faults, check for remaining workers, refresh the view."""
     budget = host.machine.settings.tokens
     while True:
         await requests.obey(host.run, host.server, view.note)
@@ -78,7 +82,7 @@ async def _watch(host: Host, view: View, local: LocalWorkers | None) -> None:
 
 
 def why_nobody_is_left(reasons: Mapping[str, str], training: TrainingSection, run: RunDirectory) -> str:
-    """What ended each local worker, and what to do when it is that training diverged."""
+    """Return why each local worker ended, and the remedy when training diverged."""
     names: dict[str, list[str]] = {}
     for name, reason in sorted(reasons.items()):
         names.setdefault(printable(reason), []).append(f"'{name}'")

@@ -36,7 +36,7 @@ MANIFEST_BYTES = 4096
 
 
 class SimulatedWork(NamedTuple):
-    """What the engine is told, the controller's work and each node's, and the digest of version 0."""
+    """The engine's settings, the controller's work and each node's, and the digest of version 0."""
 
     settings: EngineSettings
     controller: ControllerWork
@@ -45,7 +45,7 @@ class SimulatedWork(NamedTuple):
 
 
 def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
-    """Sizes alone: no data is made, no torch imported."""
+    """Return work as sizes alone: no data is made, no torch imported."""
     size = cost.sizes.parameters
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
     token_bytes = 2 if vocabulary(plan.run_file).size <= 1 << 16 else 4
@@ -71,7 +71,7 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
 
 
 def _conducts(plan: Plan) -> dict[str, Conduct]:
-    """Those of nodes that lie in what they say and when."""
+    """Return the conducts of nodes that lie in their messages and timing."""
     return {name: Lying(attack, name) for _, name, attack in attacks_of(plan.run_file) if talks(attack)}
 
 
@@ -94,8 +94,10 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
 
 @contextmanager
 def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Iterator[SimulatedWork]:
-    """Dataset, model and parameter server; nodes that are named in `executors` have theirs made by that, and those
-    that attack by what makes attackers."""
+    """Make dataset, model and parameter server; nodes named in `executors` have their own executors.
+
+    Attacking nodes have attackers' executors.
+    """
     import torch
 
     from barnraise.assembly import parts
@@ -154,7 +156,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
 
 @contextmanager
 def _without_subnormals() -> Iterator[None]:
-    """Flushed to zero, as workers do; the process that simulates may have other things to compute afterwards."""
+    """Flush subnormal numbers to zero in the body, as workers do; the process may compute other things later."""
     import torch
 
     torch.set_flush_denormal(True)

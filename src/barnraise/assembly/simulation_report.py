@@ -11,7 +11,6 @@ from barnraise.account.hindsight import Hindsight
 from barnraise.account.matched import Matching, Matchings, as_figures
 from barnraise.emulation.simulator import Point, Simulator
 from barnraise.ledger.decisions import Decision, Noted
-from barnraise.ledger.notes import Matched, NoMarket
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
@@ -127,10 +126,7 @@ class Readings:
         """An observer of the simulator (`Simulator.observers`)."""
         self.hindsight.add(decision)
         if type(decision) is Noted:
-            if type(decision.note) is Matched:
-                self.matchings.add(now, decision.note)
-            elif type(decision.note) is NoMarket:
-                self.matchings.absent = decision.note.reason
+            self.matchings.note(decision)
 
 
 def report(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from barnraise.account.chronicle import Chronicle
+from barnraise.account.reducer import RowFeed
 from barnraise.ledger import LedgerView
 
 if TYPE_CHECKING:
@@ -43,13 +44,15 @@ class Teller:
     def __init__(self, say: Say) -> None:
         self.note = say
         self._ledger: LedgerView | None = None
+        self._chronicle = Chronicle()
 
     def update(self, host: Host) -> None:
         if self._ledger is None:
             self._ledger = LedgerView(host.run.ledger)
-            self._chronicle = Chronicle(self._ledger)
+            self._feed = RowFeed(self._ledger, [self._chronicle])
             if host.resumed:
-                self._chronicle.read()
+                self._feed.advance()
+                self._chronicle.take()
         self._tell()
 
     def close(self) -> None:
@@ -58,5 +61,6 @@ class Teller:
             self._ledger.close()
 
     def _tell(self) -> None:
-        for happening in self._chronicle.read():
+        self._feed.advance()
+        for happening in self._chronicle.take():
             self.note(happening.text)

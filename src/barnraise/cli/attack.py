@@ -31,7 +31,7 @@ def attack(
     """Find out which aggregation rule withstands which attack.
 
     Each combination of the matrix file's lists is a simulation that trains, beside runs of the same seeds without the
-    liars. DIR holds what each run came to (so a matrix that was ended goes on), a table, a heat map and the verdicts.
+    liars. DIR holds the result of each run (so an interrupted matrix continues), a table, a heat map and the verdicts.
     """
     document = read(matrix_file)
     from barnraise.plan.matrix import planned

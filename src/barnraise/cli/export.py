@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tell(exported: Exported, *, json: bool) -> None:
-    """Print what was written where."""
+    """Print the exported version and its folder."""
     if json:
         console.emit_json(
             {"model_dir": str(exported.folder), "version": exported.version, "newest_version": exported.newest}

@@ -48,12 +48,12 @@ def standby(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, where it took over.")] = False,
 ) -> None:
-    """Copy a run as it goes, and take over when its controller is gone.
+    """Copy a run continuously, and take over when its controller is lost.
 
     Follows the ledger, payloads, checkpoints and data into a run directory, and says how far behind it is. When the
     controller has been silent for controller.standby_lease seconds, it listens to the workers, and becomes the run's
-    controller once more than half of them have come to it. Where they do not come, you decide: `--take-over COPY`, or
-    SIGUSR1. The old controller ends should it come back. Ctrl-C ends the standby.
+    controller once more than half of them have come to it. If they do not come, you decide: `--take-over COPY`, or
+    SIGUSR1. The old controller ends if it returns. Ctrl-C ends the standby.
     """
     if take_over is not None:
         _tell(take_over, invite)

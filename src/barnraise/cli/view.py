@@ -5,6 +5,7 @@ Both go to standard error, so that standard output holds results only.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -12,8 +13,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
-from barnraise.account.merging import newest_nodes
+from barnraise.account.merging import NewestVersion
 from barnraise.account.nodes import HELD_OFF, SUSPECT, living
+from barnraise.account.reducer import RowFeed
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
 from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, PanelProgress, draw, line
@@ -44,17 +46,19 @@ class Observer:
     def __init__(self) -> None:
         self._tokens: deque[tuple[float, int]] = deque()
         self._ledger: LedgerView | None = None
-        self._chronicle: Chronicle | None = None
+        self._feed: RowFeed | None = None
+        self._chronicle, self._version = Chronicle(), NewestVersion()
         self._recent: deque[Happening] = deque(maxlen=MOST_EVENTS)
         self._withstood: tuple[int, int | None, bool] = 0, None, True  # a version, its f, and whether that holds
 
     def news(self, host: Host) -> list[Happening]:
         """What happened since the last call; of a resumed run, since this process started."""
-        old = self._chronicle is None and host.resumed
-        if self._chronicle is None:
+        old = self._feed is None and host.resumed
+        if self._feed is None:
             self._ledger = LedgerView(host.run.ledger)
-            self._chronicle = Chronicle(self._ledger)
-        found = self._chronicle.read()
+            self._feed = RowFeed(self._ledger, [self._chronicle, self._version])
+        self._feed.advance()
+        found = self._chronicle.take()
         self._recent.extend(found)
         return [] if old else found
 
@@ -90,7 +94,7 @@ class Observer:
                 state,
                 snapshot.heard,
                 now,
-                self._chronicle.dismissed if self._chronicle else (),
+                self._chronicle.dismissed,
                 _doubts(snapshot),
             ),
             happenings=tuple(self._recent),
@@ -105,7 +109,7 @@ class Observer:
         """The newest version's, looked up once: the state does not know any more of what it was made."""
         newest = host.machine.state.newest.version
         if self._ledger is not None and newest != self._withstood[0]:
-            nodes, rule = newest_nodes(self._ledger), host.plan.aggregation
+            nodes, rule = self._version.nodes(self._ledger), host.plan.aggregation
             self._withstood = newest, rule.withstood(nodes), rule.guaranteed(nodes)
         return self._withstood[1:]
 
@@ -120,7 +124,11 @@ class Observer:
 
 def _doubts(snapshot: Snapshot) -> dict[str, str]:
     """Nodes that take part and get no tasks now, and why."""
-    return dict.fromkeys(snapshot.resting, HELD_OFF) | dict.fromkeys(snapshot.suspected, SUSPECT)
+    return {
+        node: SUSPECT if hold.until_heard else HELD_OFF
+        for node, hold in snapshot.holds.items()
+        if hold.until_heard or hold.until < math.inf
+    }
 
 
 class PlainView:

@@ -1,4 +1,4 @@
-"""What of its run file may change while a run goes on: what decides what comes, and not what was."""
+"""The keys of a run file that may change in a run: those with effect on the future only."""
 
 from __future__ import annotations
 
@@ -62,12 +62,11 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "by",
     ),
 }
-"""Keys that may change, by section. All others are what workers hold, data and model were made with, or versions must
-be made again with."""
+"""Keys that may change, by section. Workers, data, model and recomputed versions depend on all others."""
 
 
 class KeyChange(NamedTuple):
-    """A key that has another value than it had."""
+    """A key whose value has changed."""
 
     section: str
     key: str
@@ -83,15 +82,16 @@ class KeyChange(NamedTuple):
 
 
 def kept(run_file: RunFile) -> dict[str, Any]:
-    """What the ledger keeps of a run file: plain JSON, by section and key."""
+    """Return the part of a run file that the ledger keeps: plain JSON, by section and key."""
     return run_file.model_dump(mode="json", exclude=set(FREE_SECTIONS))
 
 
 def changes(before: Mapping[str, Any], run_file: RunFile) -> list[KeyChange]:
-    """Where `run_file` differs from what was kept of it.
+    """Return where `run_file` differs from the kept part of an earlier one.
 
-    A key that was not kept is one that barnraise did not have then: it had its default. What an older barnraise kept
-    under a key's old name counts as its value. Raises RunFileError, naming the keys, when one of them must not change.
+    A key that was not kept is one that barnraise did not have then: it had its default. A value that an older barnraise
+    kept under a key's old name counts as its value. Raises RunFileError, naming the keys, when one of them must not
+    change.
     """
     found = []
     told = canonical(before).content

@@ -1,4 +1,4 @@
-"""The data sections of a run file: what there is to train on, by kind."""
+"""The data sections of a run file, by kind of training data."""
 
 from __future__ import annotations
 

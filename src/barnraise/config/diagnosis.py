@@ -1,4 +1,4 @@
-"""Says what is wrong with a run file in its own words: pydantic's errors as problems with value, limit and remedy."""
+"""Errors of a run file in its own terms: pydantic's errors as problems with value, limit and remedy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LIST_HEADS = {"workers": "workers[]", "faults": "faults[]"}
 
 
 def diagnose(error: ValidationError, content: dict[str, Any]) -> list[Problem]:
-    """The problems behind `error`, the innermost of each place; `content` is what was judged.
+    """Return the problems behind `error`, the innermost of each place, in the checked `content`.
 
-    A missing key whose misspelling is there is not reported twice.
+    A missing key whose misspelling is there is not reported again.
     """
     found: dict[Path, Problem] = {}
     unknown: set[Path] = set()
@@ -40,7 +40,7 @@ def diagnose(error: ValidationError, content: dict[str, Any]) -> list[Problem]:
 
 
 def _place(loc: Iterable[str | int], error_type: str, content: dict[str, Any]) -> Path:
-    """Where in the file `loc` is: pydantic also names the members of unions, which are no keys."""
+    """Return the place of `loc` in the file: pydantic also names the members of unions, which are no keys."""
     keys = list(loc)
     if keys[0] == "data" and len(keys) > 1:
         del keys[1]  # the kind of data section
@@ -80,12 +80,12 @@ def _message(error_type: str, path: Path, value: object, content: dict[str, Any]
 
 
 def known_kinds() -> list[str]:
-    """The kinds of data section."""
+    """Return the kinds of data sections."""
     return list(at(("data",))["discriminator"]["mapping"])
 
 
 def unknown_key(path: Path, content: dict[str, Any]) -> str:
-    """What to say of a key that nobody knows: the nearest one here, or where it belongs."""
+    """Return the hint for an unknown key: the nearest one here, or the section where it belongs."""
     section, key = path[:-1], str(path[-1])
     here, heading = known_keys(section, content), _heading(section)
     homes = [home for home in _homes().get(key, []) if home.section != heading]
@@ -121,7 +121,7 @@ class _Home(NamedTuple):
 
 @cache
 def _homes() -> dict[str, list[_Home]]:
-    """Of every key and other spelling, what it is: the key of a section."""
+    """Return the section and key of every key and other spelling."""
     homes: dict[str, list[_Home]] = {}
     for _, section, _, keys in sections():
         found = {key.name: _Home(section, key.name) for key in keys} | _spellings(section)
@@ -132,7 +132,7 @@ def _homes() -> dict[str, list[_Home]]:
 
 
 def _spellings(section: str) -> dict[str, _Home]:
-    """What other spellings in a section mean."""
+    """Return the meaning of the other spellings in a section."""
     return {
         str(alias.spelling[-1]): _Home(written(alias.key[:-1]), str(alias.key[-1]))
         for alias in ALIASES
@@ -141,14 +141,14 @@ def _spellings(section: str) -> dict[str, _Home]:
 
 
 def _heading(section: Path) -> str:
-    """A section as `sections` writes it."""
+    """Return a section as `sections` writes it."""
     if section and isinstance(section[-1], str) and section[0] == "faults" and len(section) > 2:
         return "workers[]"
     return _LIST_HEADS.get(str(section[0]), str(section[0])) if section else ""
 
 
 def _unquote(value: object, what: str) -> str:
-    """A hint for a number or truth value that was written as text, or a name where a section is wanted."""
+    """Return a hint for a number or truth value that was written as text, or a name where a section is wanted."""
     if isinstance(value, str) and value.isidentifier() and what.startswith("a section with the `kind`"):
         return f"; write {{kind: {value}}}"
     if not isinstance(value, str):

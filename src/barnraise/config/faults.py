@@ -1,8 +1,8 @@
-"""The faults that a trial can plan: each kind a struct of its operands, what it does, and which commands can play it.
+"""The faults that a trial can plan: for each kind its operands, its effect, and the commands that can play it.
 
-This is the one list of them. A section of the run file becomes a `Planned`; what a kind needs and takes are the fields
-of its struct, which are called as the section's keys are. The package `faults` plays them: each of its targets has a
-method, called as the kind is, for each kind that it can play.
+This is the only list of them. A section of the run file becomes a `Planned`; the operands of a kind are the fields of
+its struct, named as the section's keys. The package `faults` plays them: each of its targets has a method, named as the
+kind, for each kind that it can play.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnraise.config.trial_sections import FaultSection, WorkerSection
 
 @dataclass(frozen=True)
 class Fault:
-    """Base of all kinds."""
+    """Base class of all kinds of faults."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,21 @@ class KillController(Fault):
 
 TRAIN, LAB, SIMULATE = "train", "lab", "simulate"
 REAL = (TRAIN, LAB, SIMULATE)
-"""What can be done to processes."""
+"""Commands that can play faults of processes."""
 
 LINKED = (LAB, SIMULATE)
-"""What can be done to a link that is emulated."""
+"""Commands that can play faults of an emulated link."""
 
 MODELLED = (SIMULATE,)
-"""What can be done only where the machine is modelled."""
+"""Commands that can play faults of a modelled machine."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of fault: its operands, what it does in a sentence, and the commands that can play it, or play it on
-    nodes where that is less. `ends`: its nodes are gone afterwards."""
+    """One kind of fault: its operands, its effect in a sentence, and the commands that can play it.
+
+    Or play it on nodes where that is less. `ends`: its nodes do not return.
+    """
 
     struct: type[Fault]
     summary: str
@@ -122,7 +124,7 @@ class Kind:
 
     @property
     def operands(self) -> dict[str, bool]:
-        """The keys that it takes, and whether it needs them."""
+        """Return the keys that it takes, and whether it needs them."""
         return {field.name: field.default is MISSING for field in fields(self.struct)}
 
 
@@ -186,7 +188,7 @@ KINDS: Mapping[str, Kind] = {
 """Every kind by its name."""
 
 SHORT: Mapping[str, str] = {"kill": "kill", "join": "join"}
-"""Keys that say at once what to do and to whom: `{at: 0.5, kill: slow}` is `{at: 0.5, do: kill, node: slow}`."""
+"""Keys that give kind and node at once: `{at: 0.5, kill: slow}` is `{at: 0.5, do: kill, node: slow}`."""
 
 WHEN = ("at", "at_seconds", "at_decisions")
 """The keys of which each fault has exactly one."""
@@ -197,7 +199,7 @@ OPERANDS = ("node", "nodes", "seconds", "by_seconds", "share", "way", "join")
 
 @dataclass(frozen=True)
 class When:
-    """A share of the token budget, seconds since the start, or a number of journaled decisions."""
+    """The time of a fault: a share of the token budget, seconds since the start, or a number of journaled decisions."""
 
     share: float | None = None
     seconds: float | None = None
@@ -211,7 +213,10 @@ class When:
 
 @dataclass(frozen=True)
 class Planned:
-    """What is to happen, and when. `name` is its kind's; chance, where it plays, is drawn from `seed`."""
+    """A planned fault and its time.
+
+    `name` is its kind's; randomness, where it has some, is drawn from `seed`.
+    """
 
     when: When
     name: str
@@ -220,18 +225,18 @@ class Planned:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Whom it hits; nobody in particular where that is empty."""
+        """Return the nodes that it hits; empty where it hits no particular one."""
         return getattr(self.fault, "nodes", ())
 
 
 def kinds_of(section: FaultSection) -> list[str]:
-    """What the section says to do: one kind, if it is sound."""
+    """Return the kinds that the section names: one kind, if it is valid."""
     said = [section.do] if section.do is not None else []
     return list(dict.fromkeys([*said, *(kind for key, kind in SHORT.items() if getattr(section, key) is not None)]))
 
 
 def given(section: FaultSection) -> dict[str, Any]:
-    """The operands that the section has, by the struct's names."""
+    """Return the operands that the section has, by the struct's names."""
     found = {key: getattr(section, key) for key in OPERANDS if getattr(section, key) is not None}
     nodes = (*([section.kill] if section.kill is not None else ()), *found.pop("nodes", ()))
     nodes += (found.pop("node"),) if "node" in found else ()
@@ -239,7 +244,7 @@ def given(section: FaultSection) -> dict[str, Any]:
 
 
 def planned(section: FaultSection, seed: int) -> Planned:
-    """The fault that a sound section describes; `seed` where it has none of its own."""
+    """Return the fault that a valid section describes; `seed` where it has none of its own."""
     (name,) = kinds_of(section)
     when = When(section.at, section.at_seconds, section.at_decisions)
     return Planned(when, name, KINDS[name].struct(**given(section)), seed if section.seed is None else section.seed)

@@ -1,4 +1,4 @@
-"""Names of keys in other trainers, and what they are here: plain data for messages and for the documentation."""
+"""Names of keys in other trainers, and their equivalents here: plain data for messages and for the documentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ TRAINERS = (HF, TRL, AXOLOTL, FLOWER, DILOCO)
 
 
 class Foreign(NamedTuple):
-    """A key of other trainers. `key` is ours, as `section.key`, and empty where there is none; `note` says the rest."""
+    """A key of other trainers.
+
+    `key` is the equivalent as `section.key`, and empty where there is none; `note` is the remark.
+    """
 
     name: str
     trainer: str
@@ -18,7 +21,7 @@ class Foreign(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to write instead, as the end of a sentence."""
+        """Return the replacement, as the end of a sentence."""
         here = f"here it is {self.key}" if self.key else "there is no such key here"
         return f"a key of {self.trainer}; {here}{f': {self.note}' if self.note else ''}"
 

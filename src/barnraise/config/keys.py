@@ -1,4 +1,4 @@
-"""The keys of the run file as data, from its JSON Schema: what messages, docs and `init` know about a key."""
+"""The keys of the run file as data, from its JSON Schema, for messages, documentation and `init`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from barnraise.config.values import MAX_COUNT
 
 Schema = dict[str, Any]
 Names = Mapping[str, Sequence[str]]
-"""The names of each family of policies, as `plan.names` knows them."""
+"""The names of each family of policies, from `plan.names`."""
 
 NO_NAMES: Names = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key: `expected` says its type and range in words; `default` is None too where there is none (`required`)."""
+    """A key of the run file.
+
+    `expected` has its type and range in words; `default` is None too where there is none (`required`).
+    """
 
     name: str
     expected: str
@@ -34,13 +37,13 @@ class Key:
 
 @cache
 def json_schema() -> Schema:
-    """The run file's JSON Schema (draft 2020-12)."""
+    """Return the run file's JSON Schema (draft 2020-12)."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return head | RunFile.model_json_schema()
 
 
 def with_spellings(schema: Schema) -> Schema:
-    """A copy of the run file's JSON Schema that knows other spellings of keys, too, as deprecated ones of that key."""
+    """Return a copy of the run file's JSON Schema with other spellings of keys, as deprecated ones."""
     known: Schema = deepcopy(schema)
     for alias in ALIASES:
         section, target = (_section_of(known, path[:-1]) for path in (alias.spelling, alias.key))
@@ -53,7 +56,7 @@ def with_spellings(schema: Schema) -> Schema:
 
 
 def _section_of(schema: Schema, path: Path) -> Schema:
-    """The definition in `schema` of the section at an alias' path."""
+    """Return the definition in `schema` of the section at an alias' path."""
     found = schema
     for key in path:
         found = found["items"] if key == EACH else found["properties"][str(key)]
@@ -63,12 +66,15 @@ def _section_of(schema: Schema, path: Path) -> Schema:
 
 
 def expected(path: Path, content: object = None) -> str:
-    """What may stand at `path`, in words. `content` tells which kind of data section it is."""
+    """Describe the valid values at `path`.
+
+    `content` tells the kind of data section.
+    """
     return words(at(path, content))
 
 
 def at(path: Path, content: object = None) -> Schema:
-    """The schema of what stands at `path`; empty where anything may."""
+    """Return the schema of the value at `path`; empty where any value is valid."""
     schema = json_schema()
     for key in path:
         options = [_step(option, key) for option in _options(schema, content)]
@@ -78,7 +84,7 @@ def at(path: Path, content: object = None) -> Schema:
 
 
 def known_keys(path: Path, content: object = None) -> list[str]:
-    """The keys that a section may hold, without other spellings."""
+    """Return the keys that a section may hold, without other spellings."""
     for key in path:
         content = content.get(key) if isinstance(content, dict) else content
     found = [option.get("properties", {}) for option in _options(at(path), content)]
@@ -86,7 +92,7 @@ def known_keys(path: Path, content: object = None) -> list[str]:
 
 
 def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]]]:
-    """(heading, path, description, keys) of every section, in the order of the run file; `names` are listed."""
+    """Yield (heading, path, description, keys) of every section, in order; `names` are listed."""
     schema = json_schema()
     for name, section in schema["properties"].items():
         for option in _options(section, None):
@@ -99,13 +105,13 @@ def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]
 
 
 def aliases_of(section: str, key: str) -> list[tuple[str, str]]:
-    """(spelling, note) of every other spelling of a key; `section` as `sections` writes it."""
+    """Return (spelling, note) of every other spelling of a key; `section` as `sections` writes it."""
     wanted = f"{section}.{key}"
     return [(written(alias.spelling), alias.note) for alias in ALIASES if written(alias.key) == wanted]
 
 
 def written(path: Path) -> str:
-    """An alias' path with `[]` for "each".
+    """Return an alias' path with `[]` for "each".
 
     >>> written(("workers", EACH, "memory"))
     'workers[].memory'
@@ -114,7 +120,7 @@ def written(path: Path) -> str:
 
 
 def families(section: str) -> dict[str, str]:
-    """The keys of a section's model that take a name alone, and of which family."""
+    """Return the keys of a section's model that take a name alone, with its family."""
     properties = json_schema()["$defs"][section]["properties"]
     return {
         key: option["x-names"]
@@ -125,7 +131,7 @@ def families(section: str) -> dict[str, str]:
 
 
 def words(schema: Schema, names: Names = NO_NAMES) -> str:
-    """A schema in words; of a name, those that there are in `names`.
+    """Describe a schema in words; for a name, with those in `names`.
 
     >>> words({"type": "integer", "minimum": 1, "maximum": 9})
     'a whole number from 1 to 9'
@@ -189,7 +195,7 @@ def _keys(section: Schema, names: Names) -> Iterator[Key]:
 
 
 def _options(schema: Schema, content: object) -> list[Schema]:
-    """The alternatives of a schema; of the data sections only the one whose `kind` is given."""
+    """Return the alternatives of a schema; of the data sections only the one whose `kind` is given."""
     schema = _resolved(schema)
     members: list[Schema] = schema.get("anyOf") or schema.get("oneOf") or [schema]
     options = [_resolved(member) for member in members]

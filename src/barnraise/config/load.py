@@ -17,20 +17,20 @@ from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | RunFile
-"""A run file as somebody gives it: its path, a mapping of its sections, or loaded before."""
+"""A run file as callers give it: its path, a mapping of its sections, or loaded before."""
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None) -> RunFile:
-    """The run file at a path, or in a mapping of sections.
+    """Load the run file at a path, or in a mapping of sections.
 
-    `overrides` maps dotted keys to values that count instead of the file's: {"training.tokens": 1000}. Raises
-    RunFileError, which lists every problem with its place.
+    `overrides` maps dotted keys to values that replace the file's: {"training.tokens": 1000}. Raises RunFileError,
+    which lists every problem with its place.
     """
     return build(document(source), overrides)
 
 
 def document(source: Source) -> Document:
-    """What `source` says, not checked against the schema yet; RunFileError when it cannot be read."""
+    """Return the content of `source`, not checked against the schema yet; RunFileError when it cannot be read."""
     if isinstance(source, RunFile):
         return Document("run file", source.model_dump(mode="json"))
     if isinstance(source, Mapping):
@@ -39,7 +39,7 @@ def document(source: Source) -> Document:
 
 
 def build(document: Document, overrides: Mapping[str, Any] | None = None) -> RunFile:
-    """`document` checked against the schema; RunFileError lists every problem."""
+    """Check `document` against the schema; RunFileError lists every problem."""
     given = canonical(_without_empty(document.content))
     changes = canonical(nested(overrides or {}), given.content)
     problems = given.problems + changes.problems
@@ -55,26 +55,26 @@ def build(document: Document, overrides: Mapping[str, Any] | None = None) -> Run
 
 
 def located(problems: list[Problem], document: Document) -> list[Problem]:
-    """`problems` with the lines of `document` on which they stand, and its spellings of their keys."""
+    """Return `problems` with their lines in `document`, and its spellings of their keys."""
     given = canonical(document.content)
     found = [(problem, given.spelling(problem.path)) for problem in problems]
     return [Problem(some.path, some.message, document.line(at or some.path), at) for some, at in found]
 
 
 def dump(run_file: RunFile) -> str:
-    """`run_file` as YAML with every key written out; `load` gives the same run file back."""
+    """Return `run_file` as YAML with every key written out; `load` gives the same run file back."""
     content = run_file.model_dump(mode="json")
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
 def _without_empty(content: dict[str, Any]) -> dict[str, Any]:
-    """Sections of which everything is commented out count as not given."""
+    """Drop sections of which everything is commented out."""
     return {key: value for key, value in content.items() if value is not None}
 
 
 def nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Values under dotted keys as sections; RunFileError where one key is inside another."""
+    """Return values under dotted keys as sections; RunFileError where one key is inside another."""
     result: dict[str, Any] = {}
     for dotted, value in overrides.items():
         *sections, key = dotted.split(".")

@@ -1,4 +1,4 @@
-"""What a matrix of attacks lists: a YAML file of its own, around a run file."""
+"""The file of a matrix of attacks: a YAML file of its own, around a run file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Members = Annotated[str, Field(pattern=r"^\d{1,4} of \d{1,4}$")]
 
 
 def _listed(value: object) -> object:
-    """One that stands for itself is a list of one."""
+    """Return a single value as a list of one."""
     return [value] if isinstance(value, str | dict) else value
 
 
 class MatrixFile(Section):
-    """Each of the attacks under each of the rules, and so on: every combination of the lists is a cell."""
+    """A matrix: every combination of its lists, such as attacks and rules, is a cell."""
 
     run: dict[str, Any] | str = Field(description="The run file, or its path beside this file; without workers.")
     attacks: Annotated[list[Named], Field(min_length=1, max_length=MOST)] = Field(
@@ -62,7 +62,7 @@ _CHOICES = {"data": ("iid", "skewed"), "modes": ("sync", "async")}
 
 
 def matrix_of(document: Document) -> MatrixFile:
-    """`document` checked against the schema; RunFileError lists every problem."""
+    """Check `document` against the schema; RunFileError lists every problem."""
     try:
         return MatrixFile.model_validate(document.content)
     except ValidationError as error:
@@ -70,11 +70,14 @@ def matrix_of(document: Document) -> MatrixFile:
 
 
 OWN = "attacks", "liars", "data", "codecs", "modes"
-"""What a rule may have lists of its own for."""
+"""Lists that a rule may have of its own."""
 
 
 def for_rule(matrix: MatrixFile, rule: Mapping[str, Any]) -> MatrixFile:
-    """The matrix with the lists that count for one rule: its own, where it has some. InputError."""
+    """Return the matrix with the lists that count for one rule: its own, where it has some.
+
+    Raises InputError.
+    """
     own = {name: rule[name] for name in OWN if name in rule}
     try:
         return MatrixFile.model_validate(matrix.model_dump() | own) if own else matrix
@@ -83,7 +86,7 @@ def for_rule(matrix: MatrixFile, rule: Mapping[str, Any]) -> MatrixFile:
 
 
 def _problems(error: ValidationError) -> Iterator[Problem]:
-    """One for each key that is wrong; of a list's unions pydantic tells of each member."""
+    """Yield one problem for each wrong key; pydantic reports each member of a list's unions."""
     keys, seen = MatrixFile.model_fields, set[Path]()
     for detail in error.errors(include_url=False, include_context=False):
         path: Path = (str(detail["loc"][0]), *(key for key in detail["loc"][1:2] if isinstance(key, int)))

@@ -1,4 +1,4 @@
-"""The sections of a run file that say how contributions travel, become versions, and are judged."""
+"""The sections of a run file about how contributions travel, become versions, and are judged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnraise.config.values import (
 
 
 class ExchangeSection(Section):
-    """What travels between a worker and the controller, how it is compressed, and what of it waits."""
+    """The payloads between a worker and the controller: their compression, fragments and residuals."""
 
     compression: Codec = Field(default="none", description="Codec of contributions.")
     compression_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(

@@ -1,4 +1,4 @@
-"""What is wrong with a run file, as data: several problems are gathered and shown together, on one screen."""
+"""Problems of a run file as data: several are gathered and shown together, on one screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from barnraise.core.errors import RunFileError
 
 Path = tuple[str | int, ...]
-"""Where in a run file: section, key, index in a list."""
+"""The place in a run file: section, key, index in a list."""
 
 MAX_SHOWN = 15
 """Problems shown at once: one screen."""
@@ -17,9 +17,9 @@ MAX_SHOWN = 15
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong (or, as a warning, doubtful): where, what, and what to do. `line` counts from 1.
+    """One problem (or, as a warning, a doubt): its place, description and remedy.
 
-    `spelling` is where the file has it under another spelling than `path`, as far as that is known.
+    `line` counts from 1. `spelling` is the place under another spelling than `path`, as far as that is known.
     """
 
     path: Path
@@ -29,7 +29,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The path as users write it.
+        """Return the path as users write it.
 
         >>> Problem(("workers", 1, "speed"), "").key
         'workers[1].speed'
@@ -42,13 +42,13 @@ class Problem:
 
 
 def key_of(path: Path) -> str:
-    """`path` with dots, and indices in brackets."""
+    """Return `path` with dots, and indices in brackets."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     return text.removeprefix(".")
 
 
 def refusal(source: str, problems: Sequence[Problem]) -> RunFileError:
-    """The error that shows `problems` of the run file `source`, those further up in the file first."""
+    """Return the error that shows `problems` of the run file `source`, in the order of the file."""
     ordered = sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
     if len(ordered) == 1:
         line = f":{ordered[0].line}" if ordered[0].line else ""
@@ -59,12 +59,12 @@ def refusal(source: str, problems: Sequence[Problem]) -> RunFileError:
 
 
 def as_rows(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """`problems` for a program to read."""
+    """Return `problems` for programs."""
     return [{"key": problem.key, "line": problem.line, "message": problem.message} for problem in problems]
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """`value` for a message: its YAML-like spelling, short, and what sort it is where that is not plain."""
+    """Return `value` for a message: its YAML-like spelling, short, and its type where that is not plain."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
 """The run file: every key, its type, range, default and meaning.
 
 One pydantic model a section. `docs/reference/run-file.md` and the JSON Schema are generated from these models, so a
-key's description stands here and nowhere else. Names of policies do not: a key says of which family its name is, and
-the catalogs above say what there is. What depends on them, or on several keys, is judged by `barnraise.plan`; other
-spellings of a key are in `barnraise.config.aliases`.
+key's description is only here. Names of policies are not: a key says of which family its name is, and the catalogs
+above list the names. Rules that depend on them, or on several keys, are in `barnraise.plan`; other spellings of a key
+are in `barnraise.config.aliases`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from barnraise.config.values import (
 
 
 class Run(Section):
-    """What the run is called, where it lives, and what makes it repeatable."""
+    """The run's name and folder, and the seed that makes it repeatable."""
 
     name: Name = Field(default="run", description="Names the run directory together with the time of its start.")
     seed: int = Field(default=0, ge=0, lt=2**31, description="Seeds model initialisation, data order and simulation.")
@@ -130,7 +130,7 @@ class ControllerSection(Section):
 
 
 class TrainingSection(Section):
-    """How workers train."""
+    """How workers train, and on how much."""
 
     tokens: Count = Field(
         default=2_000_000, ge=1, le=MAX_COUNT, description="Token positions to train on before the run ends."
@@ -179,7 +179,7 @@ class TrainingSection(Section):
 
 
 class RunFile(Section):
-    """The run file."""
+    """The run file with all its sections."""
 
     run: Run = Field(default_factory=lambda: Run())
     model: Model

@@ -1,4 +1,4 @@
-"""What all sections of a run file are."""
+"""The base class of the run file's sections."""
 
 from __future__ import annotations
 

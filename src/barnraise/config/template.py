@@ -20,31 +20,31 @@ HOW = "A key behind a bare # is at its default: remove the # to set it."
 
 
 def presets() -> list[str]:
-    """The names of all presets."""
+    """Return the names of all presets."""
     folder = resources.files("barnraise.config") / "presets"
     return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The values of a preset; UnknownNameError with the nearest one."""
+    """Return the values of a preset; UnknownNameError with the nearest one."""
     return parse(short(name).encode(), f"{name}.yaml").content
 
 
 def short(name: str) -> str:
-    """The run file of a preset with the keys that it sets; UnknownNameError with the nearest one."""
+    """Return the run file of a preset with the keys that it sets; UnknownNameError with the nearest one."""
     if name not in presets():
         raise UnknownNameError("preset", name, presets())
     return (resources.files("barnraise.config") / "presets" / f"{name}.yaml").read_text("utf-8")
 
 
 def to_fill_in(name: str) -> str:
-    """The note of a preset on what its user has to fill in, "" where nothing is missing."""
+    """Return the note of a preset on values that its user has to fill in, "" where nothing is missing."""
     found = re.search(r"^# FILL IN (.+)$", short(name), re.MULTILINE)
     return found[1] if found else ""
 
 
 def render(name: str, names: Names) -> str:
-    """The run file of a preset with every key as YAML with comments, which list the `names` of policies."""
+    """Return the run file of a preset with every key as YAML with comments, which list the `names` of policies."""
     values = preset(name)
     lines = [*_comment(HEAD), *_comment(HOW)]
     for heading, section, description, keys in sections(names):
@@ -77,7 +77,7 @@ def _list(name: str, given: list[dict[str, Any]], keys: list[Key]) -> Iterator[s
 
 
 def flow(value: Any) -> str:
-    """`value` as YAML on one line."""
+    """Return `value` as YAML on one line."""
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -1,4 +1,4 @@
-"""The sections of a run file that say who takes part and, for trials, what befalls them: attacks, links, faults."""
+"""The sections of a run file about participants and trials: workers, attacks, links, faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnraise.config.values import (
 
 
 class AttackSection(Section):
-    """What a worker does instead of what it is told, for trials: the keys beside `kind` are that attack's options."""
+    """The attack of a worker, for trials: the keys beside `kind` are that attack's options."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra={"x-expected": "a section with the `kind` of an attack and its options"}
@@ -35,8 +35,11 @@ class AttackSection(Section):
 
 
 class WorkerSection(Section):
-    """One local worker. What describes a machine (memory, operations, bandwidth, latency) is for simulation and
-    matching; a live worker measures its own."""
+    """One local worker of the run.
+
+    Values of a machine (memory, operations, bandwidth, latency) are for simulation and matching; a live worker measures
+    its own.
+    """
 
     name: Name = Field(description="The node's name in the run.")
     speed: Positive = Field(
@@ -71,7 +74,8 @@ class WorkerSection(Section):
 class NetworkSection(Section):
     """Emulated links, for trials: of simulated nodes, of `train`'s local workers, of `lab`'s namespaces.
 
-    Each worker has a link of its own to the controller. The figures count instead of the profile's, both ways."""
+    Each worker has a link of its own to the controller. Its parameters replace the profile's, both ways.
+    """
 
     profile: LinkText = Field(
         default="none",
@@ -103,10 +107,11 @@ class NetworkSection(Section):
 
 
 class FaultSection(Section):
-    """A trial: something goes wrong, or somebody comes, at `at`, `at_seconds` or `at_decisions`: one of them.
+    """A trial: a fault happens, or a worker joins, at `at`, `at_seconds` or `at_decisions`: one of them.
 
-    `do` is one of the [kinds](#kinds-of-faults), and the other keys are what that takes. `{at: 0.5, kill: slow}` is
-    short for `{at: 0.5, do: kill, node: slow}`, and where there is `join`, `do` may be left out, too."""
+    `do` is one of the [kinds](#kinds-of-faults), and the other keys are its operands. `{at: 0.5, kill: slow}` is short
+    for `{at: 0.5, do: kill, node: slow}`, and where there is `join`, `do` may be left out, too.
+    """
 
     at: Share | None = Field(default=None, description="Share of the token budget (of the time, with `--hours`).")
     at_seconds: NotNegative | None = Field(default=None, description="Seconds since the start.")

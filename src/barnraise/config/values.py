@@ -1,4 +1,4 @@
-"""What a key of the run file may hold: types with their range, and what messages and docs call them.
+"""The values of the run file's keys: types with their range, and their descriptions in messages and docs.
 
 A name of a policy is text here: the key says of which family it is, and `plan.names` which names that family has.
 """
@@ -17,24 +17,27 @@ MAX_COUNT = 2**53
 
 
 def _whole(value: object) -> object:
-    """2e6 and 2000000.0 are whole numbers, however they were written."""
+    """Accept 2e6 and 2000000.0 as whole numbers."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _ascending(value: int | list[int]) -> int | list[int]:
-    """A list has each number once, the smallest first."""
+    """Check that a list has each number once, the smallest first."""
     if isinstance(value, list) and any(low >= high for low, high in pairwise(value)):
         raise ValueError("not ascending")
     return value
 
 
 def _words(text: str) -> dict[str, Any]:
-    """What a pattern means, for messages and docs."""
+    """Return the description of a pattern, for messages and docs."""
     return {"x-expected": text}
 
 
 def _named(family: str, or_else: str = "") -> Any:
-    """A key that takes a name of `family`, and perhaps something else: `plan.names` knows the names."""
+    """Declare a key that takes a name of `family`, and perhaps something else.
+
+    `plan.names` lists the names.
+    """
     article = "an" if family[0] in "aeiou" else "a"
     expected = f"the name of {article} {family}{f' or {or_else}' if or_else else ''}"
     extra: dict[str, Any] = {"x-names": family, **_words(expected), **({"x-else": or_else} if or_else else {})}

@@ -15,10 +15,13 @@ from typing import Any, get_args
 from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.data_locality import DataLocality
+from barnraise.controller.fleet.fleet import Fleet
+from barnraise.controller.fleet.leases import Leases
 from barnraise.controller.fleet.membership import Membership, turned_away
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.telemetry import Sampling
 from barnraise.controller.fleet.uploads import Uploads
@@ -36,7 +39,7 @@ from barnraise.controller.state.events import (
     Traffic,
 )
 from barnraise.controller.state.fold import apply
-from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.versions.arrivals import Arrivals
@@ -61,12 +64,15 @@ from barnraise.matching.metrics import MatchingTally
 from barnraise.wire.messages import FOR_GOOD, Hello, Identify, Message, Stop
 
 PARTS: tuple[type[Part], ...] = (
+    NodeRecords,
+    Leases,
     Membership,
     Uploads,
     Backoff,
     MemoryLimits,
     Speeds,
     CostModel,
+    Fleet,
     Sampling,
     Arrivals,
     BufferDeadline,
@@ -89,6 +95,9 @@ PARTS: tuple[type[Part], ...] = (
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
+HOLDS: tuple[type[Part], ...] = (Dispatch, Backoff, Scoring, Probation, Leases)
+"""The parts that may keep a node from work, in the order in which they are asked."""
+
 RESUME_GRACE = 10.0
 """Seconds that workers have to find a controller that came back."""
 
@@ -102,13 +111,13 @@ class Snapshot:
     """What a machine has observed, for shells and pages.
 
     `heard`: when each node that takes part was last heard.
-    `inspecting`: the results that are here and not judged. Nodes that get no tasks are `resting` or `suspected`.
+    `inspecting`: the results that are here and not judged.
+    `holds`: the nodes that take part and get no tasks now, with the reason and the end of each hold.
     """
 
     heard: Mapping[str, float]
     inspecting: tuple[Contribution, ...]
-    resting: tuple[str, ...]
-    suspected: tuple[str, ...]
+    holds: Mapping[str, TaskHold]
     utilisation: MatchingTally
 
 
@@ -120,6 +129,7 @@ class Controller:
         self.state = state if state is not None else State()
         self.context = Context(settings, self.state, epoch)
         self.parts = assemble(PARTS, self.context)
+        self.parts[Fleet].holds = tuple(self.parts[part].hold for part in HOLDS)
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)
         self._messages: dict[type[Message], Callable[[str, Any], Steps]] = {}
         self._seeing: defaultdict[type[Decision], list[Callable[[Any], None]]] = defaultdict(list)
@@ -131,7 +141,8 @@ class Controller:
             self._messages |= part.messages()
             for decision, see in part.sees().items():
                 self._seeing[decision].append(see)
-        self._membership, self._evaluation = self.parts[Membership], self.parts[Evaluation]
+        self._membership, self._leases = self.parts[Membership], self.parts[Leases]
+        self._evaluation, self._records = self.parts[Evaluation], self.parts[NodeRecords]
         self._looks = [part.look for part in self.parts if type(part).look is not Part.look]
         self._deadlines = [part.deadline for part in self.parts if type(part).deadline is not Part.deadline]
         self._forgets = [part.forget for part in self.parts if type(part).forget is not Part.forget]
@@ -162,16 +173,16 @@ class Controller:
     @property
     def heartbeat(self) -> float:
         """Seconds between the frames of a node, as the fleet was told last."""
-        return self.parts[Membership].heartbeat
+        return self.parts[Leases].heartbeat
 
     def snapshot(self, now: float) -> Snapshot:
         """What shells and pages may read besides the state, at `now` seconds: a time after the newest event."""
-        membership = self.parts[Membership]
+        fleet = self.parts[Fleet]
+        holds = {node: fleet.available(node, now) for node in fleet.present}
         return Snapshot(
-            heard=dict(membership.seen),
+            heard={node: record.frames.seen for node, record in fleet.present.items()},
             inspecting=tuple(offer for offer, _ in self.parts[Uploads].inspecting.values()),
-            resting=tuple(self.parts[Backoff].resting_at(now)),
-            suspected=tuple(membership.suspected_at(now)),
+            holds={node: hold for node, hold in holds.items() if hold is not None},
             utilisation=self.parts[Utilisation].until(now),
         )
 
@@ -231,7 +242,7 @@ class Controller:
 
     def _received(self, event: Received) -> Steps:
         """A message: for the part that handles it, once the node is known and has greeted."""
-        node, message, membership = event.node, event.message, self._membership
+        node, message, record = event.node, event.message, self._records.present.get(event.node)
         known = self.state.nodes.get(node)
         if known is None:
             yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite", refusal=FOR_GOOD))
@@ -240,12 +251,12 @@ class Controller:
         elif type(message) is Hello:
             progress = self.state.progress
             over = bool(progress.finished) or (progress.final and not self._evaluation.needs_nodes)
-            yield from membership.hello(node, message, over)
+            yield from self._membership.hello(node, message, over)
             yield Changed()
-        elif node not in membership.seen:
+        elif record is None:
             yield Send(node, Identify())
         else:
-            suspected = membership.heard(node)
+            suspected = self._leases.heard(record)
             answer = self._messages.get(type(message))
             if answer is not None:
                 yield from answer(node, message)

@@ -8,7 +8,10 @@ _WORST = list(Fate)
 
 
 class Conditions:
-    """The faults in force on one node. `broken`: its connection is not the one on which it greeted."""
+    """The faults in force on one node.
+
+    `broken`: its connection is not the one on which it greeted.
+    """
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []

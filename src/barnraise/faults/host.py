@@ -81,7 +81,10 @@ class FaultyHost(HostResources, FaultTarget):
 
     @contextlib.contextmanager
     def at_disk(self) -> Iterator[None]:
-        """Let the body write to the disk as it is now: later, or in vain. Blocks the thread."""
+        """Let the body write to the disk in its present state: with a delay, or in vain.
+
+        Blocks the thread.
+        """
         time.sleep(sum(self.slow))
         if not self.full:
             yield
@@ -119,12 +122,15 @@ class FaultyHost(HostResources, FaultTarget):
 
 
 class _FaultyLedger(Ledger):
-    """A ledger on a disk that may be slow or full. The process may die after a commit."""
+    """A ledger on a disk that may be slow or full.
+
+    The process may die after a commit.
+    """
 
     def __init__(self, host: FaultyHost, run: RunDirectory) -> None:
         super().__init__(run.ledger, run.segments, run=run.path.name)
         self.host = host
-        host.schedule.skip(decisions=self.last_id)  # a death that was due by then is not died again
+        host.schedule.skip(decisions=self.last_id)  # deaths that were due by then are over
 
     def commit(self, decisions: Sequence[Decision], payloads: Mapping[int, PayloadBytes] | None = None) -> int:
         with self.host.at_disk():

@@ -14,10 +14,10 @@ from barnraise.faults.target import FaultTarget
 
 
 class Fate(Enum):
-    """What happens to a message or a packet, the worst first."""
+    """The fate of a message or a packet, the worst first."""
 
     LOST = "lost"  # a message with its connection
-    CORRUPT = "corrupt"  # it arrives, and cannot be read
+    CORRUPT = "corrupt"  # it arrives, but is unreadable
     LATE = "late"  # others overtake it
     TWICE = "twice"
 

@@ -36,7 +36,7 @@ class WorkerProcesses(FaultTarget):
         self._to_hang: dict[str, float] = {}  # for how long, of those whose process is still to start
 
     def has_process(self, name: str) -> None:
-        """Play what was due before the worker had a process."""
+        """Play faults that were due before the worker had a process."""
         if (seconds := self._to_hang.pop(name, None)) is not None:
             self._stop(name, seconds)
 
@@ -62,7 +62,10 @@ class WorkerProcesses(FaultTarget):
                 self._to_hang[name] = max(fault.seconds, self._to_hang.get(name, 0.0))
 
     def _stop(self, name: str, seconds: float) -> None:
-        """Stop the process for some seconds. Where several hangs overlap, the one that ends last counts."""
+        """Stop the process for some seconds.
+
+        Where several hangs overlap, the one that ends last counts.
+        """
         pid, until = self.workers.pids[name], asyncio.get_running_loop().time() + seconds
         before = self._hanging.get(name, (pid, 0.0))
         if before[0] == pid and before[1] >= until:

@@ -27,7 +27,7 @@ class FaultSchedule:
         self.plans = plans
         before = list(played)
         self._continued = bool(before)
-        self.played = [place for place in before if place < len(plans)]  # the plan may have been edited meanwhile
+        self.played = [place for place in before if place < len(plans)]  # the plan may have been edited in the meantime
         coming = [place for place in range(len(plans)) if place not in self.played]
         self._seconds, self._share, self._decisions = (
             deque(sorted(self._entry(place, unit) for place in coming if getattr(plans[place].when, unit) is not None))
@@ -39,13 +39,16 @@ class FaultSchedule:
         return getattr(plan.when, unit), isinstance(plan.fault, KillController), place
 
     def share_of_time(self, seconds: float) -> None:
-        """The run lasts for so many seconds: a share is a share of them, not of the tokens."""
+        """Interpret shares as shares of `seconds`, the length of the run, and not of the tokens."""
         moved = [(share * seconds, ends, place) for share, ends, place in self._share]
         self._seconds, self._share = deque(sorted([*self._seconds, *moved])), deque()
 
     def due(self, *, seconds: float = NEVER, share: float = NEVER, decisions: float = NEVER) -> Iterator[Planned]:
-        """What is due so many seconds into the run, at a share of its token budget, or after so many decisions, in the
-        order of its times. A fault counts as played once it is taken from the iterator."""
+        """Yield the faults that are due, in the order of their times.
+
+        They are due at these seconds into the run, at this share of its token budget, or after this number of
+        decisions. A fault counts as played once it is taken from the iterator.
+        """
         for queue, reached in ((self._seconds, seconds), (self._share, share), (self._decisions, decisions)):
             while queue and queue[0][0] <= reached:
                 place = queue.popleft()[-1]
@@ -53,12 +56,15 @@ class FaultSchedule:
                 yield self.plans[place]
 
     def is_due(self, share: float) -> bool:
-        """Whether anything is due at that share of the token budget."""
+        """Return whether a fault is due at that share of the token budget."""
         return bool(self._share) and self._share[0][0] <= share
 
     def skip(self, *, seconds: float = NEVER, share: float = NEVER, decisions: float = NEVER) -> None:
-        """A resumed run has reached this: what is due counts as played. Where an earlier process of the same command
-        died, only deaths due at `decisions` do, since `played` says what else was played."""
+        """Skip faults up to the state that a resumed run has reached: they count as played.
+
+        Where an earlier process of the same command died, only deaths due at `decisions` do, since `played` lists the
+        other faults that were played.
+        """
         if self._continued:
             seconds = share = NEVER
         for _ in self.due(seconds=seconds, share=share, decisions=decisions):
@@ -66,22 +72,22 @@ class FaultSchedule:
 
     @property
     def times(self) -> list[float]:
-        """Seconds into the run at which faults are still due."""
+        """Return the seconds into the run at which faults are still due."""
         return [seconds for seconds, _, _ in self._seconds]
 
     @property
     def expects_nodes(self) -> bool:
-        """Whether a node joins after some seconds: the clock goes on without workers, the tokens do not."""
+        """Return whether a node joins after some seconds: the clock advances without workers, the tokens do not."""
         return any(isinstance(self.plans[place].fault, Join) for *_, place in self._seconds)
 
     @property
     def gone(self) -> set[str]:
-        """The nodes that faults have ended."""
+        """Return the nodes that faults have ended."""
         played = [self.plans[place] for place in self.played]
         return set(chain.from_iterable(plan.nodes for plan in played if KINDS[plan.name].ends))
 
     @property
     def joined(self) -> list[WorkerSection]:
-        """The workers that faults have let join."""
+        """Return the workers that faults have added."""
         faults = (self.plans[place].fault for place in self.played)
         return [fault.join for fault in faults if isinstance(fault, Join)]

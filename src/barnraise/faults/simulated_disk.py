@@ -10,7 +10,10 @@ NO_ROOM = "no space left on the disk"
 
 
 class Disk:
-    """The disk now: `slow` has the extra seconds of each fault in force; before `full_until` there is no room."""
+    """The state of the disk.
+
+    `slow` has the extra seconds of each fault in force; before `full_until` there is no room.
+    """
 
     def __init__(self) -> None:
         self.slow: list[float] = []

@@ -1,9 +1,9 @@
 """A simulated run whose parts may fail: links, processes, clocks, the controller's disk, the controller itself.
 
-Whatever reaches a node, or the controller from a node, passes `_due` at its time; there a fault may have it lost, come
-twice or late, or wait until a process that stands still goes on. What the controller is told passes `_hear`, as in its
-shell: a message of a connection that is not the one on which the node greeted is answered with `Identify`, and while a
-commit takes its time all else waits. A controller that dies comes back from its journal as another epoch.
+Messages to and from a node pass `_due` at their time; there a fault may lose, duplicate or delay them, or hold them
+until a hanging process continues. Events of the controller pass `_hear`, as in its shell: a message of a connection
+that is not the one on which the node greeted is answered with `Identify`, and during a commit all others wait. A
+controller that dies returns from its journal as another epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from barnraise.wire.messages import Hello, Identify, Offer
 from barnraise.worker import events as we
 
 OVERTAKEN = 2.0
-"""Seconds by which a message is late at most that others overtake, or that comes once more."""
+"""Seconds by which a message is late, at most, that others overtake, or that arrives once more."""
 
 UNREADABLE = "a frame cannot be read"
 
@@ -38,16 +38,19 @@ Brought = set[tuple[str, int]]
 
 
 class UnreliableSimulator(Simulator):
-    """What faults may do to a simulation, and what follows. The arguments are a simulator's."""
+    """A simulation with faults and their consequences.
+
+    The arguments are a simulator's.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.conditions: defaultdict[str, Conditions] = defaultdict(Conditions)
         self.disk, self.journal, self.drops = Disk(), DecisionJournal(), MalformedFrames()
         self.epoch, self.down = 1, False
-        self._busy = False  # a commit takes its time
+        self._busy = False  # a commit is under way
         self._inbox: list[tuple[ce.Event, Brought]] = []
-        self._enrolling: list[ce.Admitted] = []  # while nobody answers
+        self._enrolling: list[ce.Admitted] = []  # while the controller does not answer
 
     def run(self, digest: str, until: float = math.inf) -> None:
         self._digest = digest
@@ -57,7 +60,7 @@ class UnreliableSimulator(Simulator):
         self._commit(actions, set())
 
     def awaiting(self, seconds: float) -> None:
-        """Something comes back in so many seconds: nobody gives up before."""
+        """Note that something returns after `seconds`: no node gives up before."""
         self._expected += 1
         self.at(self.now + seconds + SETTLING, UnreliableSimulator._awaited, self, 0, None)
 
@@ -84,7 +87,7 @@ class UnreliableSimulator(Simulator):
             super().soon(call, target, incarnation, argument)
 
     def meet(self, node: Node, incarnation: int, call: Call, argument: Any) -> None:
-        """What was planned for the node, or comes from it, happens: unless its link decides otherwise."""
+        """Deliver a call planned for the node, or coming from it, unless its link decides otherwise."""
         found = self.conditions.get(node.spec.name)
         way = _way(call, argument)
         effect = found.strikes(way) if found is not None and way else None
@@ -103,7 +106,7 @@ class UnreliableSimulator(Simulator):
         self.go_on(node, incarnation, call, argument)
 
     def go_on(self, node: Node, incarnation: int, call: Call, argument: Any) -> None:
-        """It happens now, or when the process goes on that stands still."""
+        """Make a call now, or when a hanging process continues."""
         found = self.conditions.get(node.spec.name)
         wakes = found.wakes_at(incarnation) if found is not None else 0.0
         if wakes > self.now and call not in _CONTROLLERS:
@@ -112,7 +115,7 @@ class UnreliableSimulator(Simulator):
             call(node, incarnation, argument)
 
     def _lose(self, node: Node, incarnation: int, call: Call, argument: Any) -> None:
-        """It does not arrive. What is fetched is asked for again."""
+        """Lose a message; fetched blobs are requested again."""
         if call is Node._fetched:
             bit, blob, _ = argument
             self.at(self.now + PATIENCE, Node._served, node, incarnation, (bit, blob))
@@ -133,7 +136,7 @@ class UnreliableSimulator(Simulator):
     def _hear(self, event: ce.Event, brought: Brought) -> None:
         if self.down:
             if isinstance(event, ce.Admitted):
-                self._enrolling.append(event)  # it tries until somebody answers
+                self._enrolling.append(event)  # it tries until the controller answers
             return
         if isinstance(event, ce.Received | ce.Arrived) and self._is_foreign(event):
             self.nodes[event.node].receive(Identify())
@@ -143,7 +146,7 @@ class UnreliableSimulator(Simulator):
             self._turn([(event, brought)])
 
     def _is_foreign(self, event: ce.Received | ce.Arrived) -> bool:
-        """Whether it comes over another connection than the one on which the node greeted."""
+        """Return whether it comes over another connection than the one on which the node greeted."""
         found = self.conditions.get(event.node)
         if found is not None and isinstance(event, ce.Received) and isinstance(event.message, Hello):
             found.broken = False
@@ -187,7 +190,7 @@ class UnreliableSimulator(Simulator):
             self._turn(waiting)
 
     def _commit(self, actions: list[ca.Action], brought: Brought) -> None:
-        """The decisions are durable: the rest is done, unless the controller dies at this point."""
+        """Finish a batch whose decisions are durable, unless the controller dies at this point."""
         decisions: list[ca.Action] = [action for action in actions if type(action) is ca.Journal]
         dies = self.dies_at(len(self.journal.decisions) + len(decisions)) if decisions else None
         if dies is not None:
@@ -203,7 +206,7 @@ class UnreliableSimulator(Simulator):
         super()._carry_out(actions)
 
     def _checkpoint_now(self, action: ca.Action) -> ca.Action:
-        """A checkpoint that the disk does not take at once, which is nothing to carry out here."""
+        """Return a checkpoint that the disk does not take at once, and that is not carried out here."""
         if type(action) is not ca.Checkpoint or not (self.disk.slow or self.disk.full(self.now)):
             return action
         reason = NO_ROOM if self.disk.full(self.now) else ""
@@ -212,21 +215,21 @@ class UnreliableSimulator(Simulator):
         return ca.Release(())
 
     def dies_at(self, decisions: int) -> float | None:
-        """For how many seconds the controller dies as so many decisions are durable; None: it does not."""
+        """Return for how many seconds the controller dies once this number of decisions is durable; None: it lives."""
         return None
 
     def break_connections(self, *names: str) -> None:
-        """What these nodes are connected by is no more; they are heard again once they greet."""
+        """Break the connections of these nodes, whose messages count again once they greet."""
         for name in names:
             self.conditions[name].broken = True
 
     def die(self, seconds: float) -> None:
-        """The controller's process is no more; another comes after so many seconds."""
+        """End the controller's process; another starts after `seconds`."""
         if self.down:
             return
         self.down, self._busy, self._inbox, self.payloads = True, False, [], {}
         for offer in self.controller.snapshot(self.controller.context.now).inspecting:
-            if (number := offer.assignment) in self.controller.state.works:  # else what was accepted is durable
+            if (number := offer.assignment) in self.controller.state.works:  # else the accepted contribution is durable
                 self._payload_bytes.pop(number, None)
                 self.work.discard(self.controller.state.works[number].node, number)
         self.break_connections(*self.nodes)
@@ -234,7 +237,7 @@ class UnreliableSimulator(Simulator):
         self.at(self.now + seconds, UnreliableSimulator._come_back, self, 0, None)
 
     def _come_back(self, _: int, nothing: None) -> None:
-        """The state is folded from the journal, and the run's clock goes on where it stood."""
+        """Restart the controller: its state is folded from the journal, and the run's clock continues."""
         self.down, self.epoch = False, self.epoch + 1
         self.skew = self.journal.time - self.now
         self.controller = Controller(self.controller.settings, self.journal.replay(), self.epoch)
@@ -249,7 +252,7 @@ class UnreliableSimulator(Simulator):
             self.handle(event)
 
     def jump(self, seconds: float) -> None:
-        """The controller's clock is so much further ahead."""
+        """Move the controller's clock forward by `seconds`."""
         self.skew += seconds
         if not self.down:
             self._tick_at = self.now
@@ -271,13 +274,13 @@ def _go_on(node: Node, incarnation: int, planned: tuple[UnreliableSimulator, Cal
 _UP: frozenset[Callable[..., None]] = frozenset({Node._arrive, Node._brought, Node._taken, Node._served})
 _DOWN: frozenset[Callable[..., None]] = frozenset({Node._inline, Node._fetched})
 _CONTROLLERS: frozenset[Callable[..., None]] = frozenset({Node._arrive, Node._bring, Node._brought, Node._served})
-"""What has left the node: it arrives though the process stands still."""
+"""Messages that have left the node: they arrive though the process hangs."""
 _MESSAGES: frozenset[Callable[..., None]] = frozenset({Node._arrive, Node._brought, Node._inline, Node.handle})
-"""What may come twice, or late; pieces of payloads and blobs have their places."""
+"""Messages that may come two times, or late; pieces of payloads and blobs have their places."""
 
 
 def _way(call: Call, argument: Any) -> str:
-    """Which way it comes; empty for what happens in the node itself."""
+    """Return the direction of a call; empty for calls within the node itself."""
     if call in _UP:
         return "up"
     if call in _DOWN or (call is Node.handle and type(argument) in (we.Received, we.FetchFailed)):

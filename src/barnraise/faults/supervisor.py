@@ -1,7 +1,7 @@
 """The supervisor of a controller that dies as its fault plan says.
 
-The supervisor starts the command anew as its child, which is the controller, and for it the processes that workers and
-links come from. These processes live on when the controller is killed. After the planned time the supervisor resumes
+The supervisor starts the command again as its child, which is the controller, and for it the helper processes of
+workers and links. These processes live on when the controller is killed. After the planned time the supervisor resumes
 the run. The supervisor and its helpers end when the controller ends in any other way.
 """
 
@@ -56,7 +56,7 @@ class Revive(msgspec.Struct, frozen=True, tag=True):
 
 
 class Supervised(msgspec.Struct, frozen=True):
-    """What a controller knows of its supervisor: descriptors, and the places of the faults that were played before.
+    """A controller's view of its supervisor: descriptors, and the places of the faults that were played before.
 
     There are descriptors of each helper for orders and reports, and one for requests to the supervisor.
     """
@@ -88,7 +88,7 @@ def played_before() -> tuple[int, ...]:
 
 
 def wanted(faults: Sequence[Planned]) -> bool:
-    """Say whether these faults need a supervisor that this process does not have."""
+    """Return whether these faults need a supervisor that this process does not have."""
     return kept() is None and any(isinstance(plan.fault, KillController) for plan in faults)
 
 
@@ -130,7 +130,7 @@ class _Supervisor:
         self._controller: subprocess.Popen[bytes] | None = None
 
     def live(self, arguments: Sequence[str]) -> tuple[int, Revive | None]:
-        """One controller's life: its exit code, and how it wants to come back if it said so."""
+        """Run one controller, and return its exit code, and its request for a resume if it made one."""
         wishes, ours = os.pipe()
         pipes = {role: (pipes.orders, pipes.reports) for role, pipes in self._pipes.items()}
         told = msgspec.json.encode(Supervised(pipes, ours, self.played)).decode()
@@ -165,13 +165,13 @@ class _Supervisor:
         os.close(pipes.helpers_reports)
 
     def pass_on(self, number: int, frame: FrameType | None) -> None:
-        """A signal is for the controller; while there is none, it ends the wait for its return."""
+        """Pass a signal on to the controller; while there is none, it ends the wait for its return."""
         if self._controller is None or self._controller.poll() is not None:
             sys.exit(INTERRUPTED)
         self._controller.send_signal(number)
 
     def close(self) -> None:
-        """A helper ends when nobody can give it orders any more."""
+        """Close the pipes: a helper ends when there is no controller to give it orders."""
         for pipes in self._pipes.values():
             os.close(pipes.orders)
             os.close(pipes.reports)

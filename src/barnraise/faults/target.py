@@ -1,4 +1,4 @@
-"""What faults are injected into: worker processes, a host, links, or a simulated run."""
+"""The targets of fault injection: worker processes, a host, links, or a simulated run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from barnraise.config.faults import Planned
 
 
 class FaultTarget:
-    """Base of all targets. A target has one method for each kind of fault that it can play, called as the kind is in
-    `config.faults.KINDS`: `method(fault, rng)` begins the fault, and uses `after` to end what lasts for some time."""
+    """Base class of all targets.
+
+    A target has one method for each kind of fault that it can play, named as the kind in `config.faults.KINDS`:
+    `method(fault, rng)` begins the fault, and uses `after` to end a lasting one.
+    """
 
     @classmethod
     def plays(cls, kind: str) -> bool:
-        """Whether faults of that kind can be injected here."""
+        """Return whether faults of that kind can be injected here."""
         return hasattr(cls, kind)
 
     def play(self, plan: Planned) -> None:
-        """Begin a fault of a kind that this target plays; what chance decides is drawn from the plan's seed."""
+        """Begin a fault of a kind that this target plays, with randomness from the plan's seed."""
         getattr(self, plan.name)(plan.fault, random.Random(f"fault {plan.seed}"))
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Have `call` made so many seconds from now: real ones, in the running event loop."""
+        """Call `call` after `seconds`: real ones, in the running event loop."""
         asyncio.get_running_loop().call_later(seconds, call)

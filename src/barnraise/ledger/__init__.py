@@ -18,10 +18,11 @@ from barnraise.ledger.decisions import (
 )
 from barnraise.ledger.ledger import Ledger
 from barnraise.ledger.lock import RunLock
+from barnraise.ledger.outcomes import NodeTotals, Outcomes, RunTotals, VersionRow
 from barnraise.ledger.rows import LedgerHash
 from barnraise.ledger.run_directory import RunDirectory
 from barnraise.ledger.segments import Segments
-from barnraise.ledger.view import LedgerView, NodeTotals, Outcomes, RunTotals, VersionRow
+from barnraise.ledger.view import LedgerView
 
 __all__ = [
     "AnyDecision",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +14,19 @@ import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger import chain, schema
-from barnraise.ledger.decisions import AnyDecision, Change, Decision, NodeChanged, Noted
+from barnraise.ledger.cursor import Cursor
+from barnraise.ledger.decisions import AnyDecision, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
+from barnraise.ledger.note import Note
 from barnraise.ledger.notes import COPY_CAME_FIRST, FIGURES, Evaluated, Released, SomeNote, kind_of
+from barnraise.ledger.outcomes import (
+    AssignmentRow,
+    LookedAt,
+    LossPoint,
+    NodeTotals,
+    RunTotals,
+    VersionRow,
+)
 from barnraise.ledger.rows import FORMATS, RowFormat
 
 _TIMES = " UNION ALL ".join(
@@ -47,103 +57,7 @@ _END = (
 """When the run took its last contribution: assignments released from then on are not lost, but not needed."""
 
 
-class LookedAt(msgspec.Struct, frozen=True):
-    """Contributions that other nodes repeated, and those that the controller scored."""
-
-    anew: int = 0
-    scored: int = 0
-    lapsed: int = 0  # audits without a verdict
-
-
-class RunTotals(msgspec.Struct, frozen=True):
-    """The run so far; `seconds` adds up the epochs, without the time between them."""
-
-    version: int  # the newest whose parameters exist, -1 for none
-    accepted: int
-    refused: int
-    discarded: int
-    tokens: int  # accepted contributions'
-    num_bytes: int  # size of the payloads of all judged contributions
-    contributors: int  # nodes with an accepted contribution
-    epochs: int
-    seconds: float
-    found: int = 0  # accepted results that are no contributions: measurements, and repeated work
-    signed: int = 0  # accepted contributions that their nodes signed
-    looked_at: LookedAt = LookedAt()
-
-
-class Outcomes(msgspec.Struct, frozen=True):
-    """The outcomes of a node's assignments."""
-
-    assigned: int
-    accepted: int
-    found: int  # accepted results that are no contributions
-    refused: int
-    discarded: int
-    lost: int  # taken back because the node left or forgot them, before the run's end
-
-    @property
-    def judged(self) -> int:
-        return self.accepted + self.found + self.refused + self.discarded
-
-    @property
-    def open(self) -> int:
-        """Return those without an outcome: yet, or when the run ended."""
-        return self.assigned - self.judged - self.lost
-
-
-class NodeTotals(msgspec.Struct, frozen=True):
-    """The totals of one node so far."""
-
-    node: str
-    change: Change  # the last
-    reason: str
-    time: float  # time of that change
-    outcomes: Outcomes
-    tokens: int  # accepted contributions'
-    num_bytes: int
-    seconds: float  # seconds of work on contributions, by the node's claim
-    mean_staleness: float  # judged contributions'
-    max_staleness: int
-    device: str  # by the node's claim
-
-
-class VersionRow(msgspec.Struct, frozen=True):
-    """One version and its contributions; `made_time` and `digest` are None until it is made."""
-
-    version: int
-    time: float
-    num_nodes: int
-    num_contributions: int
-    tokens: int
-    reason: str
-    made_time: float | None
-    digest: str | None
-    delta_bytes: int | None
-
-
 SomeDecision = TypeVar("SomeDecision", bound=Decision)
-
-
-class LossPoint(msgspec.Struct, frozen=True):
-    """The held-out loss (nats a token) of a version, the tokens in it, and the run's seconds when it was made."""
-
-    version: int
-    tokens: int
-    seconds: float
-    loss: float
-    owners: int = 0  # owners that measured each row, at least; 0: the controller did, or unknown
-
-
-class AssignmentRow(msgspec.Struct, frozen=True):
-    """One assignment and its outcome; `stop` is None while it is open."""
-
-    assignment: int
-    node: str
-    start: float
-    stop: float | None
-    outcome: Literal["accepted", "found", "refused", "discarded", "lost", "open"]
-    tokens: int
 
 
 class LedgerView:
@@ -197,6 +111,10 @@ class LedgerView:
         Raises CorruptionError when a row is missing or damaged.
         """
         return replay(self.path, after_id)
+
+    def cursor(self, kinds: Iterable[type[Decision | Note]], after_id: int = 0) -> Cursor:
+        """Reads on from the row with that id, each time what is new; of these kinds of decisions and notes."""
+        return Cursor(self._connection, self.path, kinds, after_id)
 
     def totals(self) -> RunTotals:
         """Return the totals of the run so far."""
@@ -264,8 +182,10 @@ class LedgerView:
         rows = self._rows(
             f"{_OUTCOMES} SELECT version, time, num_nodes, json_array_length(contributions) - coalesce(num, 0) AS "
             "num_contributions, tokens - coalesce(lost, 0) AS tokens, reason, made_time, digest, delta_bytes "
-            "FROM versions LEFT JOIN (SELECT voided.version, count(*) AS num, sum(tokens) AS lost FROM voided "
-            "JOIN contributions USING (assignment) GROUP BY voided.version) USING (version) ORDER BY version"
+            "FROM versions LEFT JOIN (SELECT voided.version, count(*) AS num, sum(contributions.tokens) AS lost "
+            "FROM voided JOIN contributions USING (assignment) JOIN versions AS its ON its.version = voided.version "
+            "WHERE assignment IN (SELECT value FROM json_each(its.contributions)) GROUP BY voided.version) "
+            "USING (version) ORDER BY version"
         )
         return msgspec.convert(rows, list[VersionRow])
 

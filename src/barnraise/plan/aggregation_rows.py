@@ -1,4 +1,4 @@
-"""What cannot go together around the aggregation rule: how many nodes it needs, and how many liars it is for."""
+"""Compatibility rows about the aggregation rule: how many nodes it needs, and how many liars it withstands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnraise.plan.purpose import SERVE
 from barnraise.plan.table import Case, Found, Row, adding_to, either, rule_name, rule_text
 
 ROUNDING = 1e-5
-"""Of a share of many."""
+"""Rounding of a share of many nodes."""
 
 ROWS: list[Row] = []
 _row = adding_to(ROWS)
@@ -31,7 +31,7 @@ def _too_few_workers(case: Case) -> Found:
 
 
 def _instead(case: Case, nodes: int) -> str:
-    """What so many nodes would do for, in brackets."""
+    """Return rules that work with `nodes` nodes, in brackets."""
     f, found = case.rule.options.get("f"), []
     if isinstance(f, int):
         fewer = bisect_right(range(1, f), nodes, key=lambda less: _would(case, f=less).minimum_nodes)

@@ -1,5 +1,6 @@
-"""What a run file leaves to barnraise that hangs on who takes part: the aggregation rule. Chosen before all else, so
-that a plan, and the run file that a run keeps, say what it is.
+"""The automatic choice of the aggregation rule, which depends on who takes part.
+
+Made before all else, so that a plan, and the run file that a run keeps, name the rule.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from barnraise.plan.table import either
 
 
 def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
-    """`run_file` with a rule in place of `auto`, and why that one; empty where the file names its rule."""
+    """Return `run_file` with a rule in place of `auto`, and the reason; empty where the file names its rule."""
     section, trust = run_file.aggregation, run_file.trust
     if section.rule != AUTO:
         return run_file, ""
@@ -35,9 +36,9 @@ def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
 def defended(
     section: AggregationSection, trust: TrustSection, *, gated: bool = True
 ) -> tuple[AggregationSection, TrustSection]:
-    """Both with the rule that is taken where somebody may lie, and with the loss gate if it may be `gated`.
+    """Return both sections with the rule for untrusted nodes, and with the loss gate if it may be `gated`.
 
-    Who says how many may lie wants no version that does not withstand them; else too few nodes are no obstacle.
+    A run file that gives the number of liars asks for versions that withstand them; else too few nodes are no obstacle.
     """
     changes: dict[str, object] = {"rule": list(DEFENDED)}
     if not _says_how_many(section, trust):
@@ -51,7 +52,7 @@ def defended(
 
 
 def automatic_problems(run_file: RunFile) -> Iterator[Problem]:
-    """Keys that tell of liars, and not enough to choose by."""
+    """Yield problems of keys about liars that do not suffice for a choice."""
     if run_file.aggregation.rule == AUTO and run_file.aggregation.trim_ratio is not None:
         trimming = either(suggest.rules_with("trim_ratio"))
         text = f"counts for a rule that trims, but aggregation.rule is {AUTO}; name one ({trimming}), or give"
@@ -69,7 +70,7 @@ def _says_how_many(section: AggregationSection, trust: TrustSection) -> bool:
 
 
 def _suspicions(run_file: RunFile, purpose: Purpose) -> Iterator[str]:
-    """Why somebody may lie."""
+    """Yield the reasons why a node may lie."""
     if _says_how_many(run_file.aggregation, run_file.trust):
         yield "the run file says that some may lie"
     for _, name, _ in attacks_of(run_file):

@@ -1,4 +1,7 @@
-"""The policies that a run file chooses, each with its full, checked options. Reads catalogs alone: no torch."""
+"""The policies that a run file chooses, each with its full, checked options.
+
+Reads catalogs alone: no torch.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,22 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm by name with all its options: what its family's `create(name, **options)` takes."""
+    """An algorithm by name with all its options: the arguments of its family's `create(name, **options)`."""
 
     name: str
     options: Mapping[str, Any]
 
 
 SHOWN = "f", "trim_ratio"
-"""Options of rules that say how many liars they are for."""
+"""Options of rules for the number of liars."""
 
 
 @dataclass(frozen=True)
 class Belief:
-    """The `share` of the nodes that is thought to lie. With a `target` a version is made of so many nodes that more of
-    them than f lie with that probability at most."""
+    """The assumed `share` of lying nodes.
+
+    With a `target` a version is made of enough nodes that more of them than f lie with at most that probability.
+    """
 
     share: float | None = None
     target: float | None = None
@@ -55,13 +60,14 @@ class Belief:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The rule, or chain of rules, and what it asks of a buffer. `aggregation.create(names, **options)` builds it.
+    """The rule, or chain of rules, and its requirements on a buffer.
 
-    `minimum_nodes`: distinct nodes below which a version must not be made; `limit`: that minimum as a formula.
-    `sound_nodes`: of so many its guarantee holds, so where they live a version is made of no fewer.
-    `individual`: reads single contributions. `coordinatewise`: trims each coordinate by itself, with nothing in front
-    that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog declares them.
-    `unguaranteed`: it needs no more than it can be computed from. `fallback`: the rule for fewer nodes than it needs.
+    `aggregation.create(names, **options)` builds it. `minimum_nodes`: distinct nodes below which a version must not be
+    made; `limit`: that minimum as a formula. `sound_nodes`: the least number with a guarantee, so where they live a
+    version is made of no fewer. `individual`: reads single contributions. `coordinatewise`: trims each coordinate by
+    itself, with nothing in front that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog
+    declares them. `unguaranteed`: it needs no more than it can be computed from. `fallback`: the rule for fewer nodes
+    than it needs.
     """
 
     names: tuple[str, ...]
@@ -84,21 +90,21 @@ class Aggregation:
         return f"{'+'.join(self.names)}{told}{below}"
 
     def num_kept(self, num_nodes: int) -> int:
-        """How many vectors as large as the parameters it keeps of so many nodes."""
+        """Return how many vectors as large as the parameters it keeps for `num_nodes` nodes."""
         return sum(num_nodes if NODE in name else 1 for name in self.keeps)
 
     def beside_overview(self, num_updates: int) -> str:
-        """How the original overview judges so many, where it judges otherwise; else empty."""
+        """Return the original overview's judgement of `num_updates`, where that differs; else empty."""
         return aggregation.beside_overview(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
 
     def wanted(self, living: int) -> int:
-        """Of how many nodes a version is to be made at least, while so many live."""
+        """Return the least number of nodes for a version, while `living` nodes live."""
         if self.belief.target is not None and (found := self.safe(living)) is not None:
             return found.nodes
         return self.sound_nodes if living >= self.sound_nodes else 0
 
     def odds(self, living: int, nodes: int) -> float | None:
-        """How likely more liars than it is for are among so many nodes of those that live; None where unknown."""
+        """Return the probability of more liars than it withstands among `nodes` of the living; None where unknown."""
         f = self.withstood(nodes)
         share = self.belief.share
         if share is None or f is None or nodes > living:
@@ -106,22 +112,22 @@ class Aggregation:
         return exceeding(living, believed(share, living), nodes, f)
 
     def safe(self, living: int) -> BufferOdds | None:
-        """The least buffer that reaches the target, or the best there is; None where it withstands nobody with any."""
+        """Return the least buffer that reaches the target, or the best; None where it withstands no liar with any."""
         share, target = self.belief.share or 0.0, self.belief.target or 0.0
         return _safe(self.names, tuple(sorted(self.options.items())), living, share, target, self.unguaranteed)
 
     def least(self, living: int) -> int:
-        """The same, or what it needs in any case."""
+        """Return the same, or the number that it needs in any case."""
         return max(self.minimum_nodes, self.wanted(living))
 
     def withstood(self, num_updates: int) -> int | None:
-        """How many attackers among so many contributions of distinct nodes it is for, if it has such a number."""
+        """Return how many attackers among `num_updates` distinct nodes' contributions it is for, if known."""
         if self.fallback is not None and self.minimum_nodes <= num_updates < self.sound_nodes:
             return 0
         return aggregation.withstood(self.names, self.options, num_updates, unguaranteed=self.unguaranteed)
 
     def guaranteed(self, num_updates: int) -> bool:
-        """Whether it withstands them for certain."""
+        """Return whether it withstands them for certain."""
         return not self.unguaranteed or aggregation.guaranteed(self.names, self.options, num_updates)
 
 
@@ -139,7 +145,7 @@ def _safe(
 
 @dataclass(frozen=True)
 class Choices:
-    """Every policy of a run; None for those that cannot be had (never so in a plan)."""
+    """Every policy of a run; None for invalid ones (never in a plan)."""
 
     compression: Choice | None
     downlink: Choice | None
@@ -152,7 +158,7 @@ class Choices:
 
 
 def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
-    """The policies of `run_file`; what is wrong with one is added to `problems`."""
+    """Return the policies of `run_file`, and add the defects of any to `problems`."""
     training, controller = run_file.training, run_file.controller
     exchange, section = run_file.exchange, run_file.aggregation
     collect = _Collector(problems)
@@ -177,12 +183,12 @@ def choose(run_file: RunFile, problems: list[Problem]) -> Choices:
 
 
 def mode(controller: ControllerSection) -> str:
-    """The mode's name, as outer optimizers declare theirs."""
+    """Return the mode's name, as outer optimizers declare theirs."""
     return ASYNCHRONOUS if controller.use_async_training else SYNCHRONOUS
 
 
 class _Collector:
-    """Calls a resolver; what it refuses becomes a problem at the key that chose it."""
+    """Calls a resolver, and turns its refusal into a problem at the key that chose the policy."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
@@ -207,7 +213,10 @@ def _codec(exchange: ExchangeSection) -> Choice:
 
 
 def aggregation_of(section: AggregationSection, trust: TrustSection) -> Aggregation:
-    """The rule or chain that these sections choose. UnknownNameError, OptionError or another InputError."""
+    """Return the rule or chain that these sections choose.
+
+    UnknownNameError, OptionError or another InputError.
+    """
     given = section.rule
     names = (given,) if isinstance(given, str) else tuple(given)
     if any(name.lower() == AUTO for name in names):
@@ -276,9 +285,9 @@ def _inner(training: TrainingSection) -> Choice:
 def _joined(
     section: Section, heading: str, own_keys: Mapping[str, str], known: AbstractSet[str], further: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Options from the keys of their own that the run file gives and the algorithm knows, and from its options section.
+    """Return options from the algorithm's own keys in the run file, and from its options section.
 
-    A key that is not given leaves the algorithm its own default; one given twice is refused.
+    A key that is not given leaves the algorithm its own default; one given more than once is refused.
     """
     options = dict(further)
     for option, key in own_keys.items():

@@ -1,7 +1,7 @@
-"""What cannot go together in a run file, why, and what to do instead: one table.
+"""The compatibility table: combinations that a run file must not have, with the reason and a remedy.
 
-Each row is a function that finds its case and says the values and the limit; the row adds the remedy. A row is an
-error, or a warning where the run works but probably not as meant. The table is part of the documentation.
+Each row is a function that finds its case and returns the values and the limit; the row adds the remedy. A row is an
+error, or a warning where the run works but probably not as intended. The table is part of the documentation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _row = adding_to(ROWS)
 
 
 def judge(case: Case) -> tuple[list[Problem], list[Problem]]:
-    """(errors, warnings) of all rows."""
+    """Return (errors, warnings) of all rows."""
     errors: list[Problem] = []
     warnings: list[Problem] = []
     for row in ROWS:
@@ -291,7 +291,7 @@ def _durable_alone(case: Case) -> Found:
 
 
 def task_tokens(run_file: RunFile) -> int:
-    """Token positions in a usual task: one with rows of mean length."""
+    """Return the token positions in a usual task: one with rows of mean length."""
     training = run_file.training
     return training.local_steps * training.batch_size * mean_row(run_file)
 

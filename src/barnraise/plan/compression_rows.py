@@ -1,4 +1,4 @@
-"""The compatibility table's rows about what contributions and versions are compressed with."""
+"""Compatibility rows about the compression of contributions and versions."""
 
 from __future__ import annotations
 

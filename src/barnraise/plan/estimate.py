@@ -1,7 +1,8 @@
-"""What a run will cost: parameters, memory, bytes, time. Arithmetic on the model's config; nothing is built.
+"""Estimates of a run's cost: parameters, memory, bytes, time.
 
-Sizes are exact up to headers; the number of versions assumes that workers run at the speeds the file gives; time
-assumes that training reaches `EFFICIENCY` of a matrix product's speed on this machine, and is right to a factor of 3.
+Arithmetic on the model's config; nothing is built. Sizes are exact up to headers; the number of versions assumes that
+workers run at the speeds the file gives; time assumes that training reaches `EFFICIENCY` of a matrix product's speed on
+this machine, and is right to a factor of 3.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 
 EFFICIENCY = 0.4
-"""Training a small model on a CPU reaches about this share of a matrix product's speed."""
+"""Share of a matrix product's speed that training a small model on a CPU reaches."""
 
 OPENED = 5
-"""Times its bytes: what a payload takes once it is opened, about."""
+"""Memory of an opened payload over its bytes."""
 
 
 SNAPSHOTS = 2
-"""Of older versions, that nodes may be fetching: as many as the controller keeps whatever their size."""
+"""Snapshots of older versions that nodes may be fetching: as many as the controller keeps whatever their size."""
 
 
 LEAST_GROWTH = 32 << 20
 """Bytes of payloads that arrive before a checkpoint is taken early, at least; else as many as four checkpoints."""
 
 LEDGER_BYTES = 1500
-"""What the ledger grows by for a contribution: its rows in all tables and indices, about."""
+"""Approximate growth of the ledger for a contribution: its rows in all tables and indices."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The model, and what travels of it each time."""
+    """The sizes of the model and of its transfers."""
 
     parameters: int
     snapshot_bytes: int
@@ -53,7 +54,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes, counts and seconds of a whole run. None where the run file does not say enough."""
+    """Bytes, counts and seconds of a whole run.
+
+    None where the run file does not determine them.
+    """
 
     sizes: Sizes
     contributions: int
@@ -68,14 +72,14 @@ class Estimate:
     seconds: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures side by side, as `check --json` prints them."""
+        """Return all figures in one mapping, as `check --json` prints them."""
         found = asdict(self)
         del found["sizes"]
         return asdict(self.sizes) | found
 
 
 def estimate(plan: Plan) -> Estimate:
-    """The run's cost; ModelError or DataError when the model cannot be described."""
+    """Estimate the run's cost; ModelError or DataError when the model cannot be described."""
     run_file, resolved = plan.run_file, described(plan)
     training = run_file.training
     size = memory.num_parameters(resolved)
@@ -117,20 +121,22 @@ def estimate(plan: Plan) -> Estimate:
 
 
 def _states(plan: Plan, nodes: int) -> int:
-    """Vectors of the model's size that the controller keeps beside the parameters."""
+    """Return the vectors of the model's size that the controller keeps beside the parameters."""
     moments: int = OUTER.entry(plan.outer.name).declares.moments
     return moments + bool(plan.run_file.evaluation.average) + plan.aggregation.num_kept(nodes)
 
 
 def payload_growth(plan: Plan, num_parameters: int) -> int:
-    """Bytes of payloads after which a checkpoint is taken early: the disk holds a few times what a checkpoint takes."""
+    """Return the bytes of payloads after which a checkpoint is taken early, a few times a checkpoint's."""
     nodes = len(plan.run_file.workers) or plan.buffer_size or plan.aggregation.sound_nodes
     return max(LEAST_GROWTH, 4 * 4 * num_parameters * (2 + _states(plan, nodes)))
 
 
 def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) -> int:
-    """Most bytes of payloads on the disk: since the oldest checkpoint that is kept, and a segment that is not full.
-    None where all payloads are kept: these are growth."""
+    """Return the most bytes of payloads on the disk: since the oldest kept checkpoint, and an open segment.
+
+    None where all payloads are kept: these are growth.
+    """
     controller = plan.run_file.controller
     if controller.keep_payloads:
         return 0
@@ -139,7 +145,7 @@ def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) 
 
 
 def described(plan: Plan) -> dict[str, Any]:
-    """The model's config as far as the run file tells; ModelError or DataError when it does not."""
+    """Return the model's config as far as the run file determines it; ModelError or DataError otherwise."""
     run_file = plan.run_file
     tokens = vocabulary(run_file)
     return config.describe(
@@ -153,13 +159,13 @@ def described(plan: Plan) -> dict[str, Any]:
 
 
 def row_needs(plan: Plan) -> dict[int, int]:
-    """Bytes that a worker needs for training with one row, by the lengths of the rows; errors as of `described`."""
+    """Return the bytes that a worker needs to train with one row, by row length; errors as of `described`."""
     moments = INNER.entry(plan.inner.name).declares.moments
     return memory.rows_alone(described(plan), row_lengths(plan.run_file), inner_states=moments)
 
 
 def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:
-    """K at the speeds that the run file gives, as the controller sizes its buffer; None without local workers."""
+    """Return K at the speeds in the run file, as the controller sizes its buffer; None without local workers."""
     if not workers:
         return None
     if not plan.asynchronous:
@@ -171,7 +177,7 @@ def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:
 
 
 def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:
-    """How long local CPU workers take, sharing the machine; None for other devices or no local workers."""
+    """Estimate the seconds of local CPU workers that share the machine; None for other devices or no local workers."""
     if not workers or any(worker.device != "cpu" for worker in workers):
         return None
     fastest = max(worker.speed for worker in workers)
@@ -180,7 +186,10 @@ def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:
 
 
 def _operations_per_second(size: int = 64, repeats: int = 200) -> float:
-    """Of a float32 matrix product on one core: small enough that no library splits it; the best of a few."""
+    """Measure the operations a second of a float32 matrix product on one core; the best of a few.
+
+    It is small enough that no library splits it.
+    """
     import numpy as np
 
     matrix = np.full((size, size), 0.5, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""From a matrix of attacks to the runs that it comes to; what cannot be run is found before anything starts."""
+"""The runs of a matrix of attacks; invalid ones are found before anything starts."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from barnraise.plan.purpose import SIMULATE
 from barnraise.plan.resolve import examine
 
 NONE = "no attack"
-"""The attack of cells in which nobody lies: what a rule costs where there is nothing to withstand."""
+"""The attack of cells without liars: the cost of a rule where there is nothing to withstand."""
 
 _LIAR = "liar-"
 
 RULE, CODEC = "aggregation.rule", "exchange.compression"
-"""What the name of a rule, and that of a codec, is in a run file."""
+"""The keys of a run file for a rule's name, and a codec's."""
 
 HONEST_ONLY = "honest only"
-"""The rule of runs without the liars, by the mean: what all others are measured against."""
+"""The rule of runs without the liars, by the mean: the reference for all others."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where rules are compared: how many of the nodes lie, whether their data are alike, codec and mode."""
+    """The setting in which rules are compared: number of liars, equal or skewed data, codec and mode."""
 
     liars: int
     nodes: int
@@ -56,7 +56,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: `content` is its run file, `skew` the Dirichlet concentration of its nodes' data (None: alike)."""
+    """One run of the matrix.
+
+    `content` is its run file, `skew` the Dirichlet concentration of its nodes' data (None: alike).
+    """
 
     setting: Setting
     rule: str
@@ -67,20 +70,20 @@ class Cell:
 
     @property
     def looks(self) -> bool:
-        """Whether audits or scores look for liars in it."""
+        """Return whether audits or scores look for liars in it."""
         trust = self.content.get("trust", {})
         return bool(trust.get("audits") or trust.get("scores"))
 
     @property
     def key(self) -> str:
-        """What makes it another run."""
+        """Return the identity of a run."""
         text = json.dumps([self.content, self.skew], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All runs, those that others are measured against first, and the sections of all attacks by their labels."""
+    """All runs, the references first, and the sections of all attacks by their labels."""
 
     cells: tuple[Cell, ...]
     attacks: Mapping[str, Mapping[str, Any]]
@@ -88,10 +91,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One of a list, with the place where it stands."""
+    """An entry of a list, with its place."""
 
     label: str
-    keys: dict[str, Any]  # of the run file, each by its section and name, or of an attack
+    keys: dict[str, Any]  # keys of the run file by section and name, or of an attack
     index: int
 
 
@@ -104,7 +107,7 @@ class _Rule(_Entry):
 
     @property
     def members(self) -> list[tuple[int, int]]:
-        """(liars, nodes) that it is tried with."""
+        """Return the (liars, nodes) that it is tried with."""
         pairs = [text.split(" of ") for text in self.file.liars]
         return [(int(liars), int(nodes)) for liars, nodes in pairs]
 
@@ -118,7 +121,7 @@ class _Rule(_Entry):
 
 
 def planned(document: Document) -> Matrix:
-    """The runs of a matrix file; RunFileError lists what is wrong with it, and every cell that cannot be."""
+    """Return the runs of a matrix file; RunFileError lists its problems, and every invalid cell."""
     file = matrix_of(document)
     base, problems = _base(file, FilePath(document.name).parent)
     attacks = [_entry(given, KIND, index) for index, given in enumerate(file.attacks)]
@@ -144,7 +147,7 @@ def planned(document: Document) -> Matrix:
 
 
 def _base(file: MatrixFile, folder: FilePath) -> tuple[dict[str, Any], list[Problem]]:
-    """The run file's content without workers, and what is wrong with it."""
+    """Return the run file's content without workers, and its problems."""
     given = canonical(file.run if isinstance(file.run, dict) else read(folder / file.run).content)
     inline = isinstance(file.run, dict)
     problems = [Problem(("run", *some.path) if inline else ("run",), some.message) for some in given.problems]
@@ -156,7 +159,7 @@ def _base(file: MatrixFile, folder: FilePath) -> tuple[dict[str, Any], list[Prob
 
 
 def _settings(given: object, key: str, index: int) -> _Entry:
-    """What a rule or a codec of the matrix sets in the run file: a name for `key`, or keys as `_dotted` reads them."""
+    """Return the settings of a rule or a codec of the matrix: a name for `key`, or keys as `_dotted` reads them."""
     keys = _dotted(given) if isinstance(given, dict) else {key: given}
     return _Entry(_label(keys, key), keys, index)
 
@@ -188,7 +191,7 @@ def _entry(given: object, key: str, index: int) -> _Entry:
 
 
 def _rule(file: MatrixFile, given: object, index: int) -> _Rule:
-    """InputError where its own lists are none, or a rule of its chain is no name."""
+    """Parse a rule; InputError where its own lists are malformed, or a rule of its chain is no name."""
     lists = {key: value for key, value in given.items() if key in OWN} if isinstance(given, dict) else {}
     keys = {key: value for key, value in given.items() if key not in OWN} if isinstance(given, dict) else given
     entry = _settings(keys, RULE, index)
@@ -200,7 +203,7 @@ def _rule(file: MatrixFile, given: object, index: int) -> _Rule:
 
 
 def _settled(rule: _Rule) -> _Rule:
-    """With the rule that `auto` comes to where somebody lies, so that it is the same where nobody does."""
+    """Replace `auto` by the rule for untrusted nodes, so that it is the same in cells without liars."""
     if _rule_of(rule.keys) != AUTO:
         return rule
     keys = {key: value for key, value in rule.keys.items() if key != RULE}
@@ -238,7 +241,7 @@ def _label(keys: Mapping[str, Any], key: str) -> str:
 
 
 def _attack_problems(base: dict[str, Any], attacks: list[_Entry]) -> Iterator[tuple[int, str]]:
-    """(its place in the list, what is wrong) of each attack that cannot be."""
+    """Yield (place in the list, problem) of each invalid attack."""
     for entry in attacks:
         try:
             resolve_attack(entry.keys)
@@ -246,13 +249,16 @@ def _attack_problems(base: dict[str, Any], attacks: list[_Entry]) -> Iterator[tu
             for problem in attack_problems(build(Document("the run file of a cell", content))):
                 yield entry.index, problem.message
         except RunFileError:
-            continue  # of the run file, which is told where rules are looked at
+            continue  # a problem of the run file, which is reported with the rules
         except InputError as error:
             yield entry.index, str(error)
 
 
 def _rule_problems(rule: _Rule) -> Iterator[Problem]:
-    """Too few nodes for so many liars. InputError for a rule that there is not."""
+    """Yield problems of too few nodes for the liars.
+
+    InputError for an unknown rule.
+    """
     for liars, nodes in rule.members:
         if not 0 < 2 * liars < nodes:
             near = f"{max(1, min(liars, (nodes - 1) // 2))} of {max(3, nodes)}"
@@ -295,7 +301,10 @@ _OWN_ROWS = (
 
 
 def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
-    """What the run files of its cells are refused for. What is said of a codec alone stands where that does."""
+    """Yield the problems of its cells' run files.
+
+    Problems of a codec alone are reported at its place.
+    """
     for codec, mode, (liars, nodes) in product(rule.codecs, rule.file.modes, rule.members):
         keys = _with_f(rule, liars) | codec.keys
         content = Document("the run file of a cell", _content(base, keys, mode, _names(liars, nodes)))
@@ -315,7 +324,7 @@ def _run_problems(base: dict[str, Any], rule: _Rule) -> Iterator[Problem]:
 
 
 def _cells(file: MatrixFile, base: dict[str, Any], rules: list[_Rule]) -> Iterator[Cell]:
-    """Seed by seed, and of a seed the runs without liars first."""
+    """Yield the cells seed by seed, the runs without liars first."""
     for seed in file.seeds:
         run = base | {"run": base.get("run", {}) | {"seed": seed}}
         cells = []
@@ -340,12 +349,12 @@ def _names(liars: int, nodes: int) -> list[str]:
 
 
 def is_liar(name: str) -> bool:
-    """Whether a worker of a cell in which somebody lies is one of those."""
+    """Return whether a worker of a cell with liars is one of them."""
     return name.startswith(_LIAR)
 
 
 def _shortened(run: dict[str, Any], liars: int, nodes: int) -> dict[str, Any]:
-    """As many rounds without the liars: their share of the tokens is theirs."""
+    """Return a run of as many rounds without the liars: their share of the tokens is left out."""
     training = run.get("training", {})
     tokens = int(training.get("tokens", 0) * (nodes - liars) / nodes)
     return dict(run) | ({"training": training | {"tokens": tokens}} if tokens else {})
@@ -359,7 +368,7 @@ def _content(
     liars: int = 0,
     attack: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The run file of a cell, whose last `liars` workers attack."""
+    """Return the run file of a cell, whose last `liars` workers attack."""
     last = len(names) - liars
     workers = [{"name": name} | ({"attack": dict(attack or {})} if at >= last else {}) for at, name in enumerate(names)]
     content = dict(base) | {"workers": workers}

@@ -1,4 +1,7 @@
-"""What a run needs of this machine: files, folders, a port, memory, devices. Looked at, never changed."""
+"""Checks of this machine before a run: files, folders, a port, memory, devices.
+
+Nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
-    """(errors, warnings) that need no plan: files, folders, address, devices."""
+    """Return (errors, warnings) that need no plan: files, folders, address, devices."""
     errors = [*file_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
@@ -39,7 +42,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
         errors += _devices(run_file)
     warnings = [*empty_files(run_file), *few_rows(run_file)]
     if run_file.model.path is not None and not errors:
-        from barnraise.plan.pretrained import token_problems  # brings numpy, which other run files need not here
+        from barnraise.plan.pretrained import token_problems  # brings numpy, which other run files do not need here
 
         wrong, doubtful = token_problems(run_file)
         errors, warnings = errors + wrong, warnings + doubtful
@@ -47,8 +50,10 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
 
 
 def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list[Problem]]:
-    """What the run will take, and whether this machine, and those of a simulation of so many `nodes` (None: the run
-    file's workers), have it: (estimate, errors)."""
+    """Return the run's estimate, and errors where this machine or a simulation's lacks the resources.
+
+    `nodes` is the number of simulated nodes (None: the run file's workers).
+    """
     try:
         result = estimate(plan)
     except InputError as error:
@@ -71,7 +76,7 @@ def _model_folder(run_file: RunFile) -> Iterator[Problem]:
 
 
 def _from_hub(name: str) -> str:
-    """How to get the model of a hub by that name, as the end of a sentence; empty where it is not like such a name."""
+    """Return how to get a hub's model of that name, as the end of a sentence; empty for other names."""
     if not _HUB_NAME.fullmatch(name):
         return ""
     folder = name.rpartition("/")[2]
@@ -82,7 +87,7 @@ def _from_hub(name: str) -> str:
 
 
 def _weights(plan: Plan) -> Iterator[Problem]:
-    """Weight files that are not whole, or not of the model that the config tells of."""
+    """Yield problems of weight files that are not whole, or do not match the config."""
     if plan.run_file.model.path is None:
         return
     try:
@@ -154,7 +159,10 @@ def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
 
 
 def _room(plan: Plan, nodes: int | None) -> Iterator[Problem]:
-    """Rows that none of the run file's machines has the memory for. Those that a simulation draws are larger."""
+    """Yield problems of rows that no machine of the run file has the memory for.
+
+    Those that a simulation draws are larger.
+    """
     workers = plan.run_file.workers
     if plan.purpose is not SIMULATE or not workers or nodes not in (None, len(workers)):
         return
@@ -165,7 +173,7 @@ def _room(plan: Plan, nodes: int | None) -> Iterator[Problem]:
 
 
 def _repeatable(plan: Plan) -> Iterator[Problem]:
-    """Audits of stateless tasks judge nodes, and which elements dropout drops hangs on device and micro-batches."""
+    """Yield problems of audits with dropout, whose randomness depends on device and micro-batches."""
     if not (plan.stateless and plan.run_file.trust.audits):
         return
     dropped = {key: 0.0 for key, share in described(plan).items() if is_dropout(key) and share}
@@ -189,13 +197,13 @@ def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
 
 
 def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    """What this machine may run out of while the run goes on, and what audits may not settle."""
+    """Yield warnings of resources that may run out, and of audits that may settle nothing."""
     yield from _unsettled(plan)
     yield from _full(plan, result)
 
 
 def _unsettled(plan: Plan) -> Iterator[Problem]:
-    """Local steps amplify rounding the more, the deeper the model is."""
+    """Yield a warning where local steps amplify rounding too much for audits, as in deep models."""
     training = plan.run_file.training
     if not (plan.stateless and plan.run_file.trust.audits):
         return
@@ -225,7 +233,7 @@ def _full(plan: Plan, result: Estimate) -> Iterator[Problem]:
 
 
 def _existing(folder: Path) -> Path:
-    """`folder`, or the one above it that exists."""
+    """Return `folder`, or its nearest existing parent."""
     folder = folder.expanduser().absolute()
     while not folder.is_dir():
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""The reference of the run file, written from the schema, the catalogs and the compatibility table themselves."""
+"""The reference of the run file, generated from the schema, the catalogs and the compatibility table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ A key that is not given has its default; an unknown key is refused, with the nea
 
 
 def configuration_page() -> str:
-    """The text of docs/reference/run-file.md."""
+    """Return the text of docs/reference/run-file.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
     blocks += [_section(*section) for section in sections(names())]
     blocks.append(_changes())
@@ -63,12 +63,12 @@ def configuration_page() -> str:
 
 
 def schema_text() -> str:
-    """The text of docs/reference/run-file.schema.json."""
+    """Return the text of docs/reference/run-file.schema.json."""
     return json.dumps(_completed(with_spellings(json_schema()), names()), indent=2, ensure_ascii=False) + "\n"
 
 
 def _completed(schema: Any, known: Names) -> Any:
-    """`schema` with the names that a key takes: all there are, or examples where it may hold something else."""
+    """Return `schema` with the names that a key takes: all, or examples where it may hold something else."""
     if isinstance(schema, list):
         return [_completed(inner, known) for inner in schema]
     if not isinstance(schema, dict):
@@ -141,7 +141,7 @@ def _spelled(entry: Entry) -> str:
 
 
 def _declared(entry: Entry) -> Iterator[str]:
-    """What an entry declares of itself, as far as its family does not do so anyway."""
+    """Yield an entry's traits that its family does not have in general."""
     for trait in fields(entry.declares) if entry.declares is not None else ():
         value = getattr(entry.declares, trait.name)
         if isinstance(value, bool) and value != trait.default:
@@ -149,7 +149,7 @@ def _declared(entry: Entry) -> Iterator[str]:
 
 
 def _links() -> str:
-    """The presets; each also as its figures are under the model (see `transport/links/link.py`)."""
+    """Describe the presets of links, each also by its parameters (see `transport/links/link.py`)."""
     rows = []
     for name, link in LINKS.items():
         up, down = link.up, link.down
@@ -166,7 +166,7 @@ def _links() -> str:
 
 
 def _faults() -> str:
-    """The kinds, from `barnraise.config.faults`."""
+    """Describe the kinds of faults, from `barnraise.config.faults`."""
     rows = [
         (f"`{name}`", kind.summary, _operands(kind), ", ".join(f"`{mode}`" for mode in kind.modes))
         for name, kind in KINDS.items()
@@ -179,7 +179,7 @@ def _faults() -> str:
 
 
 def _churn() -> str:
-    """The fits, from `barnraise.emulation.churn`."""
+    """Describe the fits of churn, from `barnraise.emulation.churn`."""
     rows = [
         (f"`{name}`", fit.summary, f"{fit.mean_up / 3600:.1f}", f"{fit.mean_down / 3600:.1f}")
         for name, fit in FITS.items()
@@ -198,7 +198,7 @@ def _operands(kind: Kind) -> str:
 
 
 def _changes() -> str:
-    """What `barnraise.config.changes` lets through."""
+    """Describe the changes that `barnraise.config.changes` allows."""
     rows = [(f"`{section}`", "all") for section in FREE_SECTIONS]
     rows += [(f"`{section}`", ", ".join(f"`{key}`" for key in keys)) for section, keys in FREE_KEYS.items()]
     return (

@@ -1,6 +1,6 @@
-"""From a run file that fits the schema to a plan that can work: policies with checked options, and what goes together.
+"""From a valid run file to a plan that can work: policies with checked options, and compatible settings.
 
-Reads catalogs only, so it answers in milliseconds; nothing on this machine is looked at (`preflight` does that).
+Reads catalogs only, so it answers in milliseconds; this machine is not examined (`preflight` does that).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from barnraise.training.schedule import Schedule
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that can work: its file, its policies with all their options, and what is doubtful about it.
+    """A run that can work: its file, its policies with all their options, and warnings.
 
     `compression` is the codec of contributions, `downlink` that of published versions; `staleness` has a bound of 0 in
-    synchronous mode; `inner` holds the options that workers are told; `schedule` multiplies the learning rate;
-    `why_rule` says why it is this aggregation rule where the file left that open.
+    synchronous mode; `inner` holds the options sent to workers; `schedule` multiplies the learning rate; `why_rule` is
+    the reason for the aggregation rule where the file left that open.
     """
 
     run_file: RunFile
@@ -60,43 +60,43 @@ class Plan:
 
     @property
     def rule_text(self) -> str:
-        """The aggregation rule, and why it is that one."""
+        """Return the aggregation rule, and the reason for it."""
         return f"{self.aggregation}{f' ({AUTO}, since {self.why_rule})' if self.why_rule else ''}"
 
     @property
     def overlap(self) -> bool:
-        """Whether workers train on while they upload: never in synchronous mode."""
+        """Return whether workers train on while they upload: never in synchronous mode."""
         return self.asynchronous and self.run_file.exchange.overlap
 
     @property
     def stateless(self) -> bool:
-        """Whether tasks begin with what is published alone."""
+        """Return whether tasks begin with published state alone."""
         return self.run_file.training.tasks == STATELESS
 
     @property
     def error_feedback(self) -> bool:
-        """Whether workers keep what compression leaves out."""
+        """Return whether workers keep the parts that compression leaves out."""
         return feeds_back(self.run_file)
 
     @property
     def shares(self) -> bool:
-        """Whether second moments are published behind the parameters."""
+        """Return whether second moments are published behind the parameters."""
         return self.stateless and INNER.entry(self.inner.name).declares.adaptive
 
     def published(self, model: Mapping[str, Any]) -> Published:
-        """What is published of a model of this config."""
+        """Return the layout of the published vector for a model of this config."""
         return Published(FlatLayout.from_config(model), self.shares)
 
     @property
     def merge_lerp(self) -> float:
-        """How much of its own parameters a worker keeps when it takes a version in: what that lacks of its own."""
+        """Return the share of its own parameters that a worker keeps when it takes a version in."""
         given = self.run_file.exchange.merge_lerp
         own = self.overlap and not self.stateless
         return given if given is not None else OVERLAPPED_LERP if own else 0.0
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """The shares that contributions may be compressed at, ascending; empty where there is no choice."""
+        """Return the shares that contributions may be compressed at, ascending; empty where there is no choice."""
         ratio = self.compression.options.get("ratio")
         if ratio is None or not self.run_file.exchange.auto_tune:
             return ()
@@ -104,10 +104,10 @@ class Plan:
 
     @property
     def fragments(self) -> tuple[int, ...]:
-        """Into how many ranges the parameters may be cut that take turns to be exchanged, the fewest first.
+        """Return the numbers of ranges into which the parameters may be cut for exchange, the smallest first.
 
-        More than given are for slow uplinks, where nothing is lost by it: what waits is trained on, the aggregate of a
-        range does not need a certain number of nodes, and no momentum follows the versions.
+        Larger numbers than given are for slow uplinks, where they lose nothing: waiting ranges are trained on, the
+        aggregate of a range does not need a certain number of nodes, and no momentum follows the versions.
         """
         training, exchange = self.run_file.training, self.run_file.exchange
         kept = self.error_feedback and exchange.error_feedback_keep == 1.0
@@ -117,13 +117,13 @@ class Plan:
 
     @property
     def contributions(self) -> tuple[Choice, ...]:
-        """The codecs that contributions may be written in, but for the last: one for each of `ratios`, or the one."""
+        """Return the codecs of contributions, but for the last: one for each of `ratios`, or the one."""
         name, options = self.compression.name, self.compression.options
         return tuple(Choice(name, {**options, "ratio": ratio}) for ratio in self.ratios) or (self.compression,)
 
     @property
     def last_compression(self) -> Choice | None:
-        """The codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
+        """Return the codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
         left_out = CODECS.entry(self.compression.name).declares.sparse or self.fragments[-1] > 1
         if not (left_out and self.error_feedback):
             return None
@@ -131,29 +131,29 @@ class Plan:
 
     @property
     def buffer_size(self) -> int | None:
-        """K as given, None for automatic."""
+        """Return K as given, None for automatic."""
         size = self.run_file.aggregation.buffer_size
         return None if size == "auto" else size
 
     @property
     def faults(self) -> tuple[Planned, ...]:
-        """What is to go wrong; what chance plays in each is seeded by run.seed and its place, unless it says itself."""
+        """Return the planned faults, each seeded by run.seed and its place unless it has its own seed."""
         seed = self.run_file.run.seed
         return tuple(planned(section, seed + index) for index, section in enumerate(self.run_file.faults))
 
     @property
     def task_tokens(self) -> int:
-        """Token positions in a usual task."""
+        """Return the token positions in a usual task."""
         return task_tokens(self.run_file)
 
 
 def resolve(
     run_file: RunFile, *, purpose: Purpose | None = None, nodes: int | None = None, document: Document | None = None
 ) -> Plan:
-    """The plan of `run_file`; RunFileError lists every reason why there is none.
+    """Return the plan of `run_file`; RunFileError lists every reason why there is none.
 
-    `purpose` is TRAIN where the run file lists local workers and SERVE otherwise, unless given. `nodes` says how many
-    workers there will be when that is known. `document` lends its name and lines to the message.
+    `purpose` is TRAIN where the run file lists local workers and SERVE otherwise, unless given. `nodes` is the number
+    of workers if it is known. `document` lends its name and lines to the message.
     """
     plan, problems = examine(run_file, purpose=purpose, nodes=nodes)
     if plan is None:
@@ -164,7 +164,7 @@ def resolve(
 def examine(
     run_file: RunFile, *, purpose: Purpose | None = None, nodes: int | None = None
 ) -> tuple[Plan | None, list[Problem]]:
-    """(plan, []) or (None, what is wrong)."""
+    """Return (plan, []) or (None, problems)."""
     problems: list[Problem] = []
     purpose = purpose or (TRAIN if run_file.workers else SERVE)
     nodes = len(run_file.workers) if purpose.local and run_file.workers else nodes
@@ -185,10 +185,10 @@ OVERLAPPED_LERP = 0.5
 """As in Streaming DiLoCo (Douillard et al., 2025, section 2.3). docs/research/experiments.md has its gain."""
 
 DENSEST = 0.25
-"""The densest that tuning goes: sparse codecs pay no more beyond."""
+"""The densest that tuning goes: sparse codecs do not pay beyond."""
 
 
 def payload_bytes(choice: Choice, num_parameters: int) -> int:
-    """The largest payload that a codec makes of a vector of `num_parameters` elements."""
+    """Return the size of the largest payload of a codec for a vector of `num_parameters` elements."""
     size: int = CODECS.entry(choice.name).declares.max_bytes(choice.options, num_parameters)
     return size

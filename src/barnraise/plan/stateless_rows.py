@@ -1,4 +1,4 @@
-"""The compatibility table's rows about tasks that anybody can do again."""
+"""Compatibility rows about stateless tasks, which any node can repeat."""
 
 from __future__ import annotations
 

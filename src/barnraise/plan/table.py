@@ -1,4 +1,4 @@
-"""The form of the compatibility table: what a row is and what it looks at."""
+"""The form of the compatibility table: its rows and their view of a run."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ STATELESS = "stateless"
 
 
 def feeds_back(run_file: RunFile) -> bool:
-    """Whether what compression leaves out is sent later: as the run file says, else where tasks are stateful."""
+    """Return whether parts left out by compression are sent later: by the run file, else where tasks are stateful."""
     given = run_file.exchange.error_feedback
     return run_file.training.tasks != STATELESS if given is None else given
 
 
 class Unresolved(Exception):
-    """A row asked for a policy that is itself wrong: the row has nothing to say."""
+    """A row asked for an invalid policy, so the row has no result."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the rows look at. `num_nodes` is how many workers start with the run, None when nobody knows."""
+    """The view of a run for the rows.
+
+    `num_nodes` is how many workers start with the run, None when that is not known.
+    """
 
     run_file: RunFile
     choices: Choices
@@ -95,7 +98,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """`what` cannot go together, `why`, and what to do `instead`."""
+    """A combination that cannot work: `what`, `why`, and what to do `instead`."""
 
     what: str
     why: str
@@ -105,7 +108,7 @@ class Row:
 
 
 def adding_to(rows: list[Row]) -> Callable[..., Callable[[Callable[[Case], Found]], Callable[[Case], Found]]]:
-    """A decorator for `rows`: the function below it finds the case that the decorator's arguments describe."""
+    """Return a decorator for `rows`: the function below it finds the case that the decorator's arguments describe."""
 
     def row(
         what: str, why: str, instead: str, warning: bool = False
@@ -120,7 +123,7 @@ def adding_to(rows: list[Row]) -> Callable[..., Callable[[Callable[[Case], Found
 
 
 def either(names: Iterable[str]) -> str:
-    """Names as a choice, in a remedy.
+    """Join names as a choice, in a remedy.
 
     >>> either(["a", "b", "c"])
     'a, b or c'
@@ -134,7 +137,7 @@ def rule_name(case: Case) -> str:
 
 
 def rule_text(case: Case) -> str:
-    """The aggregation rule with its f, as a message names it."""
+    """Return the aggregation rule with its f, as a message names it."""
     return str(replace(case.rule, fallback=None))
 
 

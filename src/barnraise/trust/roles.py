@@ -1,6 +1,6 @@
 """Roles that an invite can have.
 
-`controller.fleet.role_permissions` has the messages and tasks of each.
+`controller.state.role_permissions` has the messages and tasks of each.
 """
 
 from __future__ import annotations

@@ -12,9 +12,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.fleet.records import NodeRecords, Returns
+from barnraise.controller.state.part import Context, Part, TaskHold
+from barnraise.controller.state.state import NodeState
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import HeldOff, Sentence
+from barnraise.ledger.notes import Sentence
 
 FREE = 3.0
 """Returns that cost nothing."""
@@ -25,112 +27,117 @@ FIRST_REST, LONGEST_REST = 10.0, 600.0
 HALF_LIFE = 600.0
 """Seconds in which a return counts half."""
 
+SENTENCED = "what it handed in was found to be wrong"
+"""Why a node that was sentenced gets no tasks."""
+
 LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})
 """Ways of going that nobody announced. A worker that says that it leaves hands in what it has, unless it breaks down:
 one that leaves work behind, and has handed in nothing since it came, is lost too."""
 
 
 class Backoff(Part):
-    """Keeps how often each node was lost and came back, until when it rests, and until when it stays away."""
+    """Counts how often each node was lost and came back, and knows which of the living get no tasks for that."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, records: NodeRecords) -> None:
         super().__init__(context)
-        self.returns: dict[str, tuple[float, float]] = {}  # how many, the longer ago the less, and as of when
-        self.resting: dict[str, float] = {}  # until when
-        self.away = {
-            node.id: node.tally.standing.until for node in self.state.nodes.values() if node.tally.standing.until
-        }
-        self._sessions: dict[str, int] = {}  # of those that are here
-        self.lost: set[str] = set()  # who went without a word, or broke down, and is not back
-        self._sent_away: set[str] = set()  # and is not back
-        self._useful: set[str] = set()  # who has handed in something since it came
+        self.records = records
+        self._resting: set[str] = set()  # of the living
         self._counted: tuple[tuple[float, int, int], int] = ((-math.inf, 0, 0), 0)
+        self._sentenced = {node.id for node in self.state.nodes.values() if node.live and self._away_until(node)}
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:
-            back = d.node in self.lost or d.node in self._sent_away
-            if back or self._sessions.get(d.node, d.session) != d.session:
-                self._came_back(d.node)
-            self.lost.discard(d.node)
-            self._sent_away.discard(d.node)
-            self._sessions[d.node] = d.session
+            returns = self.records[d.node].returns
+            if returns.lost or returns.dismissed or returns.session not in (0, d.session):
+                self._came_back(returns)
+            returns.lost = returns.dismissed = False
+            returns.session = d.session
+            if returns.rests_until > self.now:
+                self._resting.add(d.node)
+            if self._away_until(self.state.nodes[d.node]):
+                self._sentenced.add(d.node)
         elif d.change.gone:
-            self._sessions.pop(d.node, None)
-            useless = d.node not in self._useful and self.state.nodes[d.node].open
-            if d.change in LOSSES or (d.change == Change.LEFT and useless):
-                self.lost.add(d.node)
-            if d.change == Change.DISMISSED:
-                self._sent_away.add(d.node)
-            self._useful.discard(d.node)
+            self._resting.discard(d.node)
+            self._sentenced.discard(d.node)
+            returns = self.records[d.node].returns
+            returns.session = 0
+            useless = not returns.useful and self.state.nodes[d.node].open
+            returns.lost |= d.change in LOSSES or (d.change == Change.LEFT and bool(useless))
+            returns.dismissed |= d.change == Change.DISMISSED
+            returns.useful = False
 
     def _judged(self, d: Judged) -> None:
-        self._useful.add(d.node)
+        self.records[d.node].returns.useful = True
 
-    def _came_back(self, node: str) -> None:
-        count, since = self.returns.get(node, (0.0, self.now))
-        count = count * 0.5 ** ((self.now - since) / HALF_LIFE) + 1.0
-        self.returns[node] = count, self.now
-        if count > FREE:
-            rest = min(FIRST_REST * 2.0 ** min(count - FREE - 1.0, 30.0), LONGEST_REST)
-            self.resting[node] = max(self.resting.get(node, 0.0), self.now + rest)
+    def _came_back(self, returns: Returns) -> None:
+        decayed = returns.count * 0.5 ** ((self.now - returns.at) / HALF_LIFE) if returns.count else 0.0
+        returns.count, returns.at = decayed + 1.0, self.now
+        if returns.count > FREE:
+            rest = min(FIRST_REST * 2.0 ** min(returns.count - FREE - 1.0, 30.0), LONGEST_REST)
+            returns.rests_until = max(returns.rests_until, self.now + rest)
 
     def pardon(self, node: str) -> None:
-        """That it was silent is not its fault."""
-        self.lost.discard(node)
+        """That the node was silent is not its fault."""
+        self.records[node].returns.lost = False
 
-    def told(self, node: str) -> Steps:
-        """The node has joined: note it if it is to rest."""
-        if node in self.resting and self.held(node):
-            count = round(self.returns[node][0])
-            reason = f"it was lost, or sent away, and came back {count} times lately"
-            yield Noted(self.now, HeldOff(self.resting[node] - self.now, reason), node)
+    def was_lost(self, node: str) -> bool:
+        """Whether the node went without a word, or broke down, and is not back."""
+        return self.records[node].returns.lost
 
     def held(self, node: str) -> bool:
         """Whether the node gets no tasks now, and nobody is to count on it."""
-        if self.away.get(node, 0.0) > self.now:
+        if node in self._sentenced and self._away_until(self.state.nodes[node]) > self.now:
             return True
-        until = self.resting.get(node)
-        if until is None:
+        if node not in self._resting:
             return False
-        if until <= self.now:
-            del self.resting[node]
+        if self.records[node].returns.rests_until <= self.now:
+            self._resting.remove(node)
             return False
         return self._num_resting > 0
 
-    def held_until(self, node: str) -> float:
-        """Until when, of one that is held."""
-        return max(self.away.get(node, 0.0), self.resting.get(node, 0.0))
-
-    def resting_at(self, now: float) -> list[str]:
-        """All such nodes, at a time that may be later than that of the event in hand."""
-        resting = [node for node, until in self.resting.items() if until > now] if self._num_resting else []
-        return resting + [node for node, until in self.away.items() if until > now and node not in resting]
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        away = self._away_until(node)
+        if away > now:
+            return TaskHold(away, SENTENCED)
+        if node.id not in self._resting or not self._num_resting:
+            return None
+        returns = self.records[node.id].returns
+        if returns.rests_until <= now:
+            return None
+        reason = f"it was lost, or sent away, and came back {returns.count:.0f} times lately"
+        return TaskHold(returns.rests_until, reason)
 
     @property
     def num_held(self) -> int:
         """How many of the living get no tasks now."""
         nodes, resting = self.state.nodes, self._num_resting
-        if not self.away:
-            return resting
-        away = [node for node, until in self.away.items() if until > self.now and nodes[node].live]
-        return resting + sum(not resting or self.resting.get(node, 0.0) <= self.now for node in away)
+        away = [node for node in self._sentenced if self._away_until(nodes[node]) > self.now]
+        return resting + sum(not resting or not self._rests(node) for node in away)
 
     @property
     def _num_resting(self) -> int:
         """How many of the living rest now: none, where the others are too few to do without them."""
-        if not self.resting:
+        if not self._resting:
             return 0
-        nodes, num_live = self.state.nodes, self.state.num_live
-        what = self.now, num_live, len(self.resting)
+        num_live = self.state.num_live
+        what = self.now, num_live, len(self._resting)
         if what != self._counted[0]:
-            count = sum(until > self.now and nodes[node].live for node, until in self.resting.items())
+            count = sum(map(self._rests, self._resting))
             least = self.context.settings.versions.least(num_live)
             self._counted = what, count if num_live - count >= least else 0
         return self._counted[1]
 
+    def _rests(self, node: str) -> bool:
+        return self.records[node].returns.rests_until > self.now
+
+    @staticmethod
+    def _away_until(node: NodeState) -> float:
+        """Until when a sentence keeps the node from tasks; 0 where none was passed."""
+        return node.tally.standing.until
+
     def _noted(self, d: Noted) -> None:
-        if isinstance(d.note, Sentence):
-            self.away[d.node] = math.inf if d.note.until is None else d.note.until
+        if isinstance(d.note, Sentence) and self.state.nodes[d.node].live:
+            self._sentenced.add(d.node)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {NodeChanged: self._changed, Judged: self._judged, Noted: self._noted}

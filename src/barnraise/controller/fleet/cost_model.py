@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from barnraise.controller.fleet.data_locality import DataLocality
+from barnraise.controller.fleet.records import UNKNOWN_LINK, NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.events import Arrived, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
-from barnraise.core.types import AnyTask, LinkReport, kind_of
+from barnraise.core.types import AnyTask, kind_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of, transfer
 from barnraise.wire.messages import INLINE_BYTES
@@ -42,13 +43,14 @@ class Link(NamedTuple):
 
 
 class CostModel(Part):
-    """Keeps how fast each node's uploads were seen to come."""
+    """Predicts times, and observes how fast each node's uploads come."""
 
-    def __init__(self, context: Context, uploads: Uploads, speeds: Speeds, data_locality: DataLocality) -> None:
+    def __init__(
+        self, context: Context, records: NodeRecords, uploads: Uploads, speeds: Speeds, data_locality: DataLocality
+    ) -> None:
         super().__init__(context)
-        self.uploads, self.speeds, self.data_locality = uploads, speeds, data_locality
+        self.records, self.uploads, self.speeds, self.data_locality = records, uploads, speeds, data_locality
         self.tasks, self.payloads = context.settings.tasks, context.settings.payloads
-        self.uplinks: dict[str, float] = {}  # bytes a second
 
     def rate(self, node: NodeState) -> float:
         """Tokens of training a second while it computes; 0 while nothing is known."""
@@ -56,9 +58,10 @@ class CostModel(Part):
 
     def link(self, node: NodeState) -> Link:
         """The node's link, as it was seen and, for what was not, as it says."""
-        profile, link = node.session.profile, self.speeds.links.get(node.id, LinkReport())
+        record, profile = self.records[node.id], node.session.profile
+        link = record.link or UNKNOWN_LINK
         return Link(
-            self.uplinks.get(node.id) or link.up or profile.up_bytes_per_second,
+            record.uplink or link.up or profile.up_bytes_per_second,
             link.down or profile.down_bytes_per_second,
             link.round_trip / 2 or profile.latency_seconds,
         )
@@ -108,12 +111,13 @@ class CostModel(Part):
         """A payload that travelled for itself is here: so fast is the node's way up."""
         upload = self.uploads.uploads.get(event.assignment)
         if upload is not None and upload.node == event.node and event.num_bytes >= upload.num_bytes > INLINE_BYTES:
-            trip = self.speeds.links.get(event.node, LinkReport()).round_trip
+            record = self.records[event.node]
+            trip = (record.link or UNKNOWN_LINK).round_trip
             seconds = self.now - upload.since
             if seconds > QUICK * trip:
                 seen = upload.num_bytes / (seconds - min(trip, seconds / 2))
-                known = self.uplinks.get(event.node, seen)
-                self.uplinks[event.node] = known + SMOOTHING * (seen - known)
+                known = record.uplink or seen
+                record.uplink = known + SMOOTHING * (seen - known)
         yield from ()
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.part import Context, Part
 from barnraise.core.types import kind_of
 from barnraise.ledger.decisions import Assigned, Decision
@@ -18,28 +19,28 @@ MOST_SHARDS = 64
 
 
 class DataLocality(Part):
-    """Keeps the newest shards of each node."""
+    """Notes the newest shards of each node."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, records: NodeRecords) -> None:
         super().__init__(context)
-        self._shards: dict[str, frozenset[int]] = {}
-        self._newest: dict[str, dict[int, None]] = {}
+        self.records = records
 
     def of(self, node: str) -> frozenset[int]:
         """The shards that a node has."""
-        return self._shards.get(node, frozenset())
+        return self.records[node].shards.held
 
     def _assigned(self, d: Assigned) -> None:
         if not kind_of(d.kind).trains:
             return
-        known = self._newest.setdefault(d.node, {})
+        shards = self.records[d.node].shards
+        known = shards.newest
         for rows in d.rows:
             known.pop(rows.shard, None)
             known[rows.shard] = None
         while len(known) > MOST_SHARDS:
             del known[next(iter(known))]
-        if self.of(d.node) != known.keys():
-            self._shards[d.node] = frozenset(known)
+        if shards.held != known.keys():
+            shards.held = frozenset(known)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {Assigned: self._assigned}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.backoff import Backoff
+from barnraise.controller.fleet.records import MemoryRecord, NodeRecords
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.core.types import Load, kind_of
@@ -26,37 +27,32 @@ TIMES = 3
 
 
 class MemoryLimits(Part):
-    """Keeps the needs of open work on long rows, the largest that each node has met, and on which ones it broke."""
+    """Notes the largest need that each node has met, and on which ones it broke."""
 
-    def __init__(self, context: Context, backoff: Backoff) -> None:
+    def __init__(self, context: Context, records: NodeRecords, backoff: Backoff) -> None:
         super().__init__(context)
-        self.tasks, self.backoff = context.settings.tasks, backoff
-        self.below: dict[str, int] = {}  # what rows need of which a node gets none
+        self.records, self.tasks, self.backoff = records, context.settings.tasks, backoff
         self.corrections = 0
-        self._over: dict[str, int] = {}  # bytes that its process holds beyond its room
         self._least = min(self.tasks.needs.memory.values(), default=0)
-        self._open: dict[int, int] = {}  # needs of work on longer rows than the shortest
-        self._met: dict[str, int] = {}
-        self._broke: dict[str, list[int]] = {}  # on what it never did
-        self._broke_at: dict[str, float] = {}
-        self._lost: dict[str, tuple[int, int]] = {}  # who went without a word: its session, and what it worked on
+        self._open: dict[int, int] = {}  # needs of open work on longer rows than the shortest
         self._untold: list[str] = []
 
     def of(self, node: NodeState) -> int:
         """Bytes that a node's rows have to fit into; huge where nothing is known."""
-        room = node.session.profile.room or int(LARGEST_AMOUNT)
-        if node.id not in self.below and node.id not in self._over:
+        room, seen = node.session.profile.room or int(LARGEST_AMOUNT), self.records[node.id].memory
+        if not seen.below and not seen.over:
             return room
-        least = min(room - self._over.get(node.id, 0), self.below.get(node.id, room + 1) - 1)
-        return min(room, max(least, self._met.get(node.id, 0), self._least))
+        least = min(room - seen.over, (seen.below or room + 1) - 1)
+        return min(room, max(least, seen.met, self._least))
 
     def told(self, node: NodeState, load: Load) -> None:
         """What its process holds of main memory, as it says: that can only make its room smaller, where that is in main
         memory."""
         profile = node.session.profile
         over = load.memory_bytes - PROCESS_BYTES - profile.room
-        if profile.room and not profile.accelerator_bytes and over > self._over.get(node.id, 0):
-            self._over[node.id] = over
+        if profile.room and not profile.accelerator_bytes and over > 0:
+            seen = self.records[node.id].memory
+            seen.over = max(seen.over, over)
 
     # What was seen
 
@@ -67,9 +63,11 @@ class MemoryLimits(Part):
 
     def _judged(self, d: Judged) -> None:
         need = self._open.pop(d.assignment, 0)
-        if d.verdict == "accepted" and need > self._met.get(d.node, 0):
-            self._met[d.node] = need
-            self._broke[d.node] = [broke for broke in self._broke.get(d.node, ()) if broke > need]
+        if need and d.verdict == "accepted":
+            seen = self.records[d.node].memory
+            if need > seen.met:
+                seen.met = need
+                seen.broke = [broke for broke in seen.broke if broke > need]
 
     def _noted(self, d: Noted) -> None:
         if type(d.note) is Reopened:
@@ -78,39 +76,37 @@ class MemoryLimits(Part):
             if need > self._least:
                 self._open[work.assignment] = need
         elif type(d.note) is Released and (need := self._open.pop(d.note.assignment, 0)):
+            seen = self.records[d.node].memory
             if d.note.reason == NOT_HELD or d.note.reason.startswith(DECLINED):
-                self._breaks(d.node, need)
-            elif d.node in self._lost:
-                session, most = self._lost[d.node]
-                self._lost[d.node] = session, max(most, need)
+                self._breaks(d.node, seen, need)
+            elif seen.lost is not None:
+                session, most = seen.lost
+                seen.lost = session, max(most, need)
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change.gone:
-            self._lost.pop(d.node, None)
-            if d.node in self.backoff.lost:
-                self._lost[d.node] = self.state.nodes[d.node].session.id, 0
+            session = self.state.nodes[d.node].session.id
+            self.records[d.node].memory.lost = (session, 0) if self.backoff.was_lost(d.node) else None
         elif d.change == Change.JOINED:
-            session, need = self._lost.pop(d.node, (d.session, 0))
+            seen = self.records[d.node].memory
+            (session, need), seen.lost = seen.lost or (d.session, 0), None
             if need and session != d.session:  # else it was there all the time
-                self._breaks(d.node, need)
+                self._breaks(d.node, seen, need)
 
-    def _breaks(self, name: str, need: int) -> None:
+    def _breaks(self, name: str, seen: MemoryRecord, need: int) -> None:
         """At once on all that it had, which counts as one."""
-        if need <= self._met.get(name, 0) or self._broke_at.get(name) == self.now:
+        if need <= seen.met or seen.broke_at == self.now:
             return
-        self._broke_at[name] = self.now
-        broke = self._broke.setdefault(name, [])
-        broke.append(need)
-        broke.sort()
-        del broke[TIMES:]
-        if len(broke) == TIMES and broke[-1] != self.below.get(name):
-            self.below[name] = broke[-1]
+        seen.broke_at = self.now
+        seen.broke = sorted((*seen.broke, need))[:TIMES]
+        if len(seen.broke) == TIMES and seen.broke[-1] != seen.below:
+            seen.below = seen.broke[-1]
             self.corrections += 1
             self._untold.append(name)
 
     def look(self) -> Steps:
         for name in self._untold:
-            needed = bytes_text(self.below[name])
+            needed = bytes_text(self.records[name].memory.below)
             reason = f"broke {TIMES} times on rows that need {needed} of memory: it gets shorter ones from now on"
             yield Noted(self.now, Advice(reason), name)
         self._untold.clear()

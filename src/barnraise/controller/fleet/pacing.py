@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import UNKNOWN_LINK, NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.part import Context, Part
 from barnraise.controller.state.state import NodeState
-from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import Tuned
 from barnraise.training import pace, tuning
@@ -31,9 +31,9 @@ LEAST_PART = 0.25
 class Pacing(Part):
     """Keeps the length of a round at the fleet's pace."""
 
-    def __init__(self, context: Context, speeds: Speeds, membership: Membership) -> None:
+    def __init__(self, context: Context, records: NodeRecords, speeds: Speeds, membership: Membership) -> None:
         super().__init__(context)
-        self.speeds, self.membership = speeds, membership
+        self.records, self.speeds, self.membership = records, speeds, membership
         self.tasks, self.payloads, self.worker = (
             context.settings.tasks, context.settings.payloads, context.settings.worker
         )  # fmt: skip
@@ -84,7 +84,7 @@ class Pacing(Part):
 
     def tuned(self, node: NodeState) -> Iterator[Noted]:
         """Fit the node's payloads and steps to what it last measured of its link; a change is on the ledger."""
-        link, rate = self.speeds.links.get(node.id), self.speeds.estimate(node)
+        link, rate = self.records[node.id].link, self.speeds.estimate(node)
         tasks, payloads = self.tasks, self.payloads
         if not tasks.tune or link is None or rate <= 0.0:
             return
@@ -138,7 +138,7 @@ class Pacing(Part):
 
     def _speed(self, node: NodeState) -> pace.Speed:
         """What the node says of its link counts as far as its contributions were seen to take so long."""
-        link = self.speeds.links.get(node.id, LinkReport())
+        link = self.records[node.id].link or UNKNOWN_LINK
         sent = self._choices.rungs[node.tuning.rung] / self._choices.divisors[node.tuning.partition]
         exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)
         return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

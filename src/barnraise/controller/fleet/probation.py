@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.pacing import Pacing
-from barnraise.controller.state.part import Context, Part
+from barnraise.controller.fleet.records import NodeRecords
+from barnraise.controller.state.part import Context, Part, TaskHold
 from barnraise.controller.state.state import NodeState
 from barnraise.ledger.decisions import Decision, Judged
 from barnraise.trust import suspicion
@@ -27,16 +28,15 @@ LONGEST = 60.0
 
 
 class Probation(Part):
-    """Keeps when each node's newest contribution came, and until when such a machine would have worked on those that
-    came by then; and, where there are scores, how often an honest node's comparisons are expected to pass by now."""
+    """Notes when each node's newest contribution came, and until when such a machine would have worked on those that
+    came by then. Keeps, where there are scores, how often an honest node's comparisons are expected to pass by now."""
 
-    def __init__(self, context: Context, pacing: Pacing) -> None:
+    def __init__(self, context: Context, records: NodeRecords, pacing: Pacing) -> None:
         super().__init__(context)
+        self.records = records
         self.pacing, self.speeds = pacing, pacing.speeds
         self.scored = bool(context.settings.scores.share)
         self.audited = bool(context.settings.audits.share and context.settings.worker.stateless)
-        self.came: dict[str, float] = {}
-        self.worked: dict[str, float] = {}
         self.expected = suspicion.OTHER
 
     def unknown(self, node: NodeState) -> bool:
@@ -50,11 +50,11 @@ class Probation(Part):
             return steps
         return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
 
-    def held_until(self, node: str) -> float:
-        """Until when a node that is unknown gets no task; 0 for all others."""
-        if node not in self.came or not self.unknown(self.state.nodes[node]):
-            return 0.0
-        return self.worked[node] if self.came[node] <= self.now else 0.0  # else the clock went back
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        pace = self.records[node.id].pace
+        if not pace.came <= now < pace.worked_until or not self.unknown(node):  # came > now: the clock went back
+            return None
+        return TaskHold(pace.worked_until, "on probation, until its work so far was looked at")
 
     def _judged(self, d: Judged) -> None:
         """What was given ahead comes at once with what it was given ahead of: each counts."""
@@ -62,9 +62,10 @@ class Probation(Part):
             return
         self.speeds.refresh()
         pace = PACE * self.speeds.middle
-        begun = max(self.worked.get(d.node, 0.0), d.time)
+        seen = self.records[d.node].pace
+        begun = max(seen.worked_until, d.time)
         worked = begun + d.tokens / pace if pace > 0.0 else begun
-        self.came[d.node], self.worked[d.node] = d.time, min(worked, d.time + LONGEST)
+        seen.came, seen.worked_until = d.time, min(worked, d.time + LONGEST)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {Judged: self._judged}

@@ -17,7 +17,6 @@ from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.part import Context, Part
 from barnraise.controller.state.state import NodeState
-from barnraise.core.types import LinkReport
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged
 from barnraise.trust.owners import median, share
 
@@ -45,13 +44,12 @@ CAUTION = 2.0
 
 
 class Speeds(Part):
-    """The fleet's figures, as they were found last; rates are tokens a second. Each node's own link, as it says."""
+    """The fleet's figures, as they were found last; rates are tokens a second."""
 
     def __init__(self, context: Context, uploads: Uploads, backoff: Backoff) -> None:
         super().__init__(context)
         self.uploads, self.backoff = uploads, backoff
         self.tokens = context.settings.tasks.tokens
-        self.links: dict[str, LinkReport] = {}
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or who is alive
         self.at, self.stale_at = -1, -math.inf  # the news behind the figures, and when they are found anew without any
         self.count = 0  # how often they were found by now

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.events import Event, Reported
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.types import Telemetry
@@ -26,25 +26,24 @@ ROWS_PER_SECOND = 10.0
 
 
 class Sampling(Part):
-    """Keeps when each node had its last row."""
+    """Notes when each node had its last row."""
 
-    def __init__(self, context: Context, cost_model: CostModel, memory_limits: MemoryLimits) -> None:
+    def __init__(self, context: Context, records: NodeRecords, memory_limits: MemoryLimits) -> None:
         super().__init__(context)
-        self.cost_model, self.memory_limits = cost_model, memory_limits
-        self._told: dict[str, float] = {}
+        self.records, self.memory_limits = records, memory_limits
 
     def _reported(self, event: Reported) -> Steps:
         name, telemetry = event.node, event.telemetry
-        node, told = self.state.nodes[name], self._told.get(name)
+        node, record = self.state.nodes[name], self.records[name]
         self.memory_limits.told(node, telemetry.load)
-        if told is not None and self.now < told + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
+        if self.now < record.sampled_at + max(INTERVAL, self.state.num_live / ROWS_PER_SECOND):
             return
-        self._told[name] = self.now
+        record.sampled_at = self.now
         learned = node.speed.learned
         seen = Sampled(
             learned.rate,
             learned.spread if learned.newest else 0.0,
-            self.cost_model.uplinks.get(name, 0.0),
+            record.uplink,
             node.session.presence.share(self.now),
             _numbers(telemetry),
         )

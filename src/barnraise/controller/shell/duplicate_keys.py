@@ -1,9 +1,9 @@
-"""Two processes with the keys of one node: the first keeps its place, and the second is told to take other keys.
+"""Two processes with the keys of one node: the first keeps its place, and the second must take other keys.
 
 A worker that was killed and started again greets as a new session under the same keys; so does a machine whose home
-folder is a copy of another one's, and somebody who stole a key. They differ in this: the process that has the place
-still speaks. So a new session waits while the connection of the one before stands and that one was not asked yet. If
-it answers, the place is its own, however often others ask; if it is silent for `patience`, it is gone.
+folder is a copy of another one's, and a thief of the keys. The difference is that the process in place still answers.
+So a new session waits while the connection of the one before stands and that one was not asked yet. If it answers, the
+place is its own, however often others ask; if it is silent for `patience`, it has ended.
 
 Pure: time is an argument.
 """
@@ -16,7 +16,7 @@ PATIENCE = 3.0
 """Seconds that a process which has a node's place has for its answer; two heartbeats if that is more."""
 
 FORGOTTEN = 10.0
-"""Seconds after which an answer says nothing any more: a process that asks greets every second."""
+"""Seconds after which an answer is out of date: a process that asks greets every second."""
 
 REASON = (
     "another process with the keys of this node is at work, as where a home folder was copied: this one needs keys and "
@@ -25,7 +25,7 @@ REASON = (
 
 
 class KeyUse(Enum):
-    """What becomes of a process that would have a node's place."""
+    """The verdict on a process that asks for a node's place."""
 
     WAIT = 0
     TAKEN = 1
@@ -39,12 +39,12 @@ class DuplicateKeys:
         self._asked: dict[str, tuple[float, float, bool]] = {}  # first and last time, and whether it was answered
 
     def heard(self, node: str) -> None:
-        """The process that has the place greeted again."""
+        """Record that the process in place greeted again."""
         if node in self._asked:
             self._asked[node] = *self._asked[node][:2], True
 
     def asked(self, node: str, now: float, patience: float) -> KeyUse:
-        """Another process greets as this node."""
+        """Return the verdict on another process that greets as this node."""
         first, last, answered = self._asked.get(node, (now, now, False))
         if now - last > FORGOTTEN:
             first, answered = now, False
@@ -58,5 +58,5 @@ class DuplicateKeys:
         return KeyUse.WAIT
 
     def forget(self, node: str) -> None:
-        """Its place is free."""
+        """Forget a node whose place is free."""
         self._asked.pop(node, None)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from barnraise.controller.fleet import role_permissions
+from barnraise.controller.state import role_permissions
 from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of

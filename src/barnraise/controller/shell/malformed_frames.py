@@ -5,11 +5,14 @@ from __future__ import annotations
 INTERVAL = 30.0
 """Seconds between two summaries of one sender."""
 
+MOST_SENDERS = 1024
+"""Senders that are remembered without looking for those whose interval is over."""
+
 
 class MalformedFrames:
     """Strangers are one sender, so that nobody can fill the ledger with fresh keys.
 
-    >>> drops = Drops()
+    >>> drops = MalformedFrames()
     >>> [drops.count("ann", now) for now in (0.0, 1.0, 2.0, 40.0)]
     [1, 0, 0, 3]
     """
@@ -21,6 +24,8 @@ class MalformedFrames:
     def count(self, sender: str, now: float) -> int:
         """One more: how many are to be told of now, 0 for later."""
         self._counts[sender] = self._counts.get(sender, 0) + 1
+        if len(self._told_at) > MOST_SENDERS:
+            self._told_at = {name: told for name, told in self._told_at.items() if now < told + INTERVAL}
         if now < self._told_at.get(sender, -INTERVAL) + INTERVAL:
             return 0
         self._told_at[sender] = now

@@ -1,4 +1,4 @@
-"""Who only looks on: asks how the run stands, with an invite for an observer, and is told what is known of it."""
+"""Observers, who ask for the run's status with an observer's invite, and get it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from barnraise.wire.messages import Message, Stop
 from barnraise.wire.observing import Observe, Observed
 
 FRESH = 1.0
-"""Seconds for which an answer is good for all who ask."""
+"""Seconds for which an answer is good for all observers."""
 
 MOST_SHARE = 0.05
-"""Of the time that may go into reading how the run stands."""
+"""Share of the time that may be spent on reading the status."""
 
 MOST_WAITING = 64
 """Observers that wait for the same answer; more ask again."""
 
 
 class Observers:
-    """Answers through `transmit`. `standing` reads the ledger, on a thread (None: nobody may look on)."""
+    """Answers observers through `transmit`.
+
+    `standing` reads the ledger, on a thread (None: there are no observers).
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Observers:
         began = time.monotonic()
         try:
             self._told = await asyncio.to_thread(standing)
-        except Exception as error:  # the run goes on, whatever is wrong with what is told of it
+        except Exception as error:  # the run continues after any error of its status
             self._tell(Stop(f"how the run stands cannot be read just now: {type(error).__name__}"), None)
             return
         now = time.monotonic()

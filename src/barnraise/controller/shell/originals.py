@@ -1,4 +1,4 @@
-"""What a standby takes of a run besides its ledger: files by their digests, and contributions' payloads by theirs."""
+"""The original files of a run for a standby, by their digests, and contributions' payloads by theirs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from barnraise.ledger.copying import CopiedRow, brought, understood
 from barnraise.wire.following import MOST_FILES, CopiedFile
 
 SMALL_FILES = ("run.yaml", "manifest.json", "predecessors.json", "keys/controller.json", "keys/invites.json")
-"""Files that are hashed whenever somebody asks: some change."""
+"""Files that are hashed at each survey, since some change."""
 
 MOST_PAYLOADS = 100_000
 """Payloads that were named lately, of which a standby may ask for the bytes."""
 
 
 class Originals:
-    """The files of the run in `folder`. `data` are those of its dataset, with names and digests. For one thread."""
+    """The files of the run in `folder`, for one thread.
+
+    `data` are those of its dataset, with names and digests.
+    """
 
     def __init__(self, folder: Path, data: Sequence[tuple[str, Blob]], ledger: Ledger) -> None:
         self._folder, self._ledger = folder, ledger
@@ -31,13 +34,16 @@ class Originals:
         self._payloads: OrderedDict[str, int] = OrderedDict()
 
     def inventory(self) -> tuple[CopiedFile, ...]:
-        """What there is, the newest checkpoint last. Raises StorageError."""
+        """Return the files, the newest checkpoint last.
+
+        Raises StorageError.
+        """
         found = [*self._small(), *self._data, *self._checkpoint()]
         self._files = {file.blob.digest: file for file in found}
         return tuple(found[:MOST_FILES])
 
     def named(self, rows: Sequence[CopiedRow]) -> None:
-        """These rows are on their way: the payloads that they name will be asked for."""
+        """Record rows that are on their way: the payloads that they name will be requested."""
         for row in rows:
             contribution = brought(understood(row)) if row[0] == "Judged" else None
             if contribution is not None:
@@ -46,8 +52,10 @@ class Originals:
             self._payloads.popitem(last=False)
 
     def read(self, digest: str, offset: int, num_bytes: int) -> bytes:
-        """Bytes of a file or payload, which the reader checks; none when it is not kept (any more), or ends before
-        `offset`."""
+        """Return bytes of a file or payload, which the reader checks.
+
+        None when it is not kept (any more), or ends before `offset`.
+        """
         if (assignment := self._payloads.get(digest)) is not None:
             try:
                 return self._ledger.segments.read_part(assignment, offset, num_bytes)

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnraise.controller.fleet.token_bucket import TokenBucket
+from barnraise.core.token_bucket import TokenBucket
 from barnraise.wire.messages import (
     Decline,
     Enrol,
@@ -58,7 +58,7 @@ class RateLimits:
     """Counts what nodes say.
 
     >>> from barnraise.wire.messages import Leave
-    >>> rates = Rates()
+    >>> rates = RateLimits()
     >>> said = [rates.excess("ann", Leave(), 0.0) for _ in range(11)]
     >>> said[9], said[10], rates.excess("bob", Leave(), 0.0), rates.excess("ann", Leave(), 1.0)
     ('', 'more than 1 Leave a second', '', '')

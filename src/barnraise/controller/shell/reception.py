@@ -1,4 +1,4 @@
-"""Who comes to the door: strangers that would be nodes, nodes that take new keys, and those that were put out."""
+"""Reception of machines: strangers that enrol, nodes that take new keys, and excluded ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Identify, Mes
 
 
 class Reception:
-    """Answers through `transmit`, and hands the machine what follows with `post`. `peers` are nodes' connections, and
-    `address` tells where one comes from."""
+    """Answers through `transmit`, and gives the machine events with `post`.
+
+    `peers` are nodes' connections, and `address` tells where one comes from.
+    """
 
     def __init__(
         self,
@@ -32,16 +34,16 @@ class Reception:
     ) -> None:
         self.enrolment, self._machine, self._peers = enrolment, machine, peers
         self._transmit, self._post, self._address = transmit, post, address
-        self._coming: set[str] = set()  # keys let in by this process
+        self._coming: set[str] = set()  # keys admitted by this process
         self._twins, self._told = DuplicateKeys(), set[str]()
 
     def turn_away(self, peer: Peer, node: str, message: Message) -> None:
-        """A revoked node is answered when it asks to be let in; whatever else it says is not read."""
+        """Answer a revoked node that asks for admission; its other messages are ignored."""
         if isinstance(message, Enrol | Hello):
             self._transmit(peer, turned_away(self._machine.state.nodes[node]).message)
 
     def enrol(self, peer: Peer, message: Enrol) -> None:
-        """Let a key in as a new node, or as the node that vouches for it."""
+        """Enrol a key as a new node, or as the node that endorses it."""
         state = self._machine.state
         if peer.key in state.keys:
             self._coming.discard(peer.key)
@@ -59,7 +61,7 @@ class Reception:
                 self._post(event)
 
     def has_place(self, peer: Peer, node: str, message: Hello) -> bool:
-        """Whether the node's place is this peer's, or free; else it is told so, or waits for its next greeting."""
+        """Return whether the node's place is this peer's, or free; else it is told so, or waits to greet again."""
         known, other = self._machine.state.nodes[node], self._peers.get(node)
         if other is None or not known.live or not self._address(other):
             self._twins.forget(node)
@@ -70,14 +72,14 @@ class Reception:
         patience = max(PATIENCE, 2.0 * self._machine.heartbeat)
         place = self._twins.asked(node, time.monotonic(), patience)
         if place is KeyUse.WAIT:
-            self._transmit(other, Identify())  # a process that lives greets again
+            self._transmit(other, Identify())  # a live process greets again
         elif place is KeyUse.TAKEN:
             self._transmit(peer, Stop(REASON, final=False, refusal=TAKEN))
             self._tell_of_twins(node)
         return place is KeyUse.FREE
 
     def _tell_of_twins(self, node: str) -> None:
-        """Tell the host, once for each node."""
+        """Warn the host, once for each node."""
         if node not in self._told:
             self._told.add(node)
             self.enrolment.warn(
@@ -86,7 +88,10 @@ class Reception:
             )
 
     def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
-        """What follows for a machine that may come in. Raises InviteError when it may not."""
+        """Return the event of a machine that may join.
+
+        Raises InviteError when it may not.
+        """
         node, address = self._machine.state.nodes.get(message.name), self._address(peer)
         if not message.endorsement:
             taken = node is not None or message.name in self._peers

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet import role_permissions
 from barnraise.controller.machine import Controller
 from barnraise.controller.shell.enrolment import Enrolment
 from barnraise.controller.shell.group_commit import GroupCommit
@@ -26,10 +25,11 @@ from barnraise.controller.shell.standbys import Replication, Standbys
 from barnraise.controller.shell.warnings import Warnings
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
-from barnraise.controller.state import saved
+from barnraise.controller.state import role_permissions, saved
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
 from barnraise.core.errors import SupersededError, WireError
 from barnraise.core.text import printable
+from barnraise.core.token_bucket import TokenBucket
 from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
@@ -93,7 +93,7 @@ class Server:
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
-        self._asked_who: dict[str, float] = {}
+        self._asks = TokenBucket(burst=1.0, rate=1.0)  # for greetings
         self._traffic_at, self._bound = 0.0, False
         self._behind = 0  # turns since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
@@ -310,9 +310,7 @@ class Server:
 
     def _ask_who(self, peer: Peer, node: str) -> None:
         """At most once a second: its `Hello` says what it holds, the answer what of that is wanted."""
-        now = time.monotonic()
-        if now - self._asked_who.get(node, -math.inf) >= 1.0:
-            self._asked_who[node] = now
+        if self._asks.take(node, time.monotonic()):
             self._transmit(peer, Identify())
 
     def _serve(self, peer: Peer, message: Fetch) -> None:

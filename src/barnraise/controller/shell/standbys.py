@@ -1,7 +1,4 @@
-"""The standby that follows this controller: what it is sent, how far behind it is, and what waits until it has it.
-
-Also what the controller shows of its epoch, and when it must give way to a later one: see `transport.seals`.
-"""
+"""The standby that follows this controller, acknowledgements that wait for it, and the controller's epoch."""
 
 from __future__ import annotations
 
@@ -51,25 +48,28 @@ from barnraise.wire.messages import (
 )
 
 BEAT = 0.25
-"""Seconds after which a standby is answered though nothing has happened."""
+"""Seconds after which a standby is answered though there are no rows."""
 
 FAREWELL = 5.0
-"""Seconds that a standby has, when the controller ends, to take what is left."""
+"""Seconds that a standby has, when the controller ends, to fetch the rest."""
 
 MOST_WAITING = 256
 """Messages of the standby that wait; more are lost, and sent again."""
 
 MOST_STRANGERS = 8
-"""Proven greetings of strangers that wait: they have places of their own, and come after what the standby says."""
+"""Proven greetings of strangers that wait: they have places of their own, behind the standby's messages."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Replication:
-    """How a run is copied: `originals` are its files (None: nobody may follow), `lease` the seconds of silence after
-    which a standby takes over. Where acknowledgements `wait`, they do until a standby has what they are of, or none was
-    there for `patience` seconds. `by` is the key of the standby that this controller was, if it was one."""
+    """The replication of a run: `originals` are its files (None: no standby may follow).
+
+    `lease` is the seconds of silence after which a standby takes over. Where acknowledgements `wait`, they do until a
+    standby has their rows, or none was there for `patience` seconds. `by` is the key of the standby that this
+    controller was, if it was one.
+    """
 
     originals: Originals | None = None
     lease: float = 3.0
@@ -80,8 +80,7 @@ class Replication:
 
 @dataclass
 class Following:
-    """One standby. All rows up to `after` are durable there, and it could take over with those up to `safe`; `asks`
-    whether it waits for more."""
+    """A standby: rows up to `after` are durable there, up to `safe` for a takeover; `asks`: it waits for more."""
 
     peer: Peer
     name: str
@@ -95,7 +94,7 @@ class Following:
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a standby is behind: rows, and seconds since it had all."""
+    """The lag of a standby: rows, and seconds since it had all."""
 
     name: str
     rows: int
@@ -103,7 +102,7 @@ class Lag:
 
 
 class Standbys:
-    """At most one follows at a time. For the event loop's thread; files are read on a thread of its own."""
+    """The controller's side of at most one standby, for the event loop's thread; files have their own thread."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class Standbys:
         self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run.name, replication
         self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
         last = ledger.newest(notes.StandbyFollows)
-        self.keys = {last.key: last.name} if last is not None and last.key else {}  # who follows, or did last -> name
+        self.keys = {last.key: last.name} if last is not None and last.key else {}  # last standby's key -> name
         self.following: Following | None = None
         self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
         self._state, began = machine.state, time.monotonic()
@@ -138,17 +137,17 @@ class Standbys:
         nodes: Iterable[str],
         note: Callable[[notes.Note], None],
     ) -> None:
-        """Whom to speak through: to a peer, to a node, to all `nodes`, and to the ledger."""
+        """Set the functions that speak to a peer, to a node, to all `nodes`, and to the ledger."""
         self._transmit, self._tell, self._nodes, self._note = transmit, tell, nodes, note
 
     @property
     def elsewhere(self) -> Elsewhere | None:
-        """Where workers are to look should this controller be gone."""
+        """Return where workers are to look if this controller is lost."""
         return Elsewhere((self.following.uri,)) if self.following else None
 
     @property
     def lag(self) -> Lag | None:
-        """How far the standby is behind; None without one."""
+        """Return the standby's lag; None without one."""
         if self.following is None:
             return None
         rows = max(0, self._ledger.last_id - self.following.after)
@@ -156,11 +155,11 @@ class Standbys:
 
     @property
     def held(self) -> int:
-        """Acknowledgements that wait for a standby."""
+        """Return the number of acknowledgements that wait for a standby."""
         return len(self._held)
 
     def require_newest(self, term: Term) -> None:
-        """Raises SupersededError when `term` is of a controller that has taken over."""
+        """Raise SupersededError when `term` is of a controller that has taken over."""
         if supersedes(term, self.term, self._enrolment.keys, self._run):
             raise SupersededError(
                 f"another controller of run '{self._run}' has taken over (epoch {term.epoch}, this one's is "
@@ -170,7 +169,7 @@ class Standbys:
             )
 
     def outgoing(self, node: str, message: Message) -> list[Message]:
-        """The messages for a node now. A welcome is sealed; for an acknowledgement that waits, all bytes have come."""
+        """Return the messages for a node now; a welcome is sealed, a waiting Ack becomes a `SendPayload`."""
         if isinstance(message, Welcome):
             welcome = msgspec.structs.replace(message, term=self.term)
             return [welcome] if self.elsewhere is None else [welcome, self.elsewhere]
@@ -179,8 +178,7 @@ class Standbys:
         return [SendPayload(message.assignment, EVERYTHING)] if message.accepted else []
 
     def _hold(self, node: str, message: Ack) -> bool:
-        """Whether an acknowledgement has to wait; it is told as soon as a standby could take over with all that it
-        rests on."""
+        """Return whether an acknowledgement has to wait, until a standby could take over with its rows."""
         if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
             return False
         if self.durability.lowered:
@@ -192,19 +190,22 @@ class Standbys:
         return True
 
     def committed(self) -> None:
-        """There are new rows."""
+        """Handle new rows on the ledger."""
         self._changed.set()
 
     def receive(self, peer: Peer, frames: Sequence[Buffer]) -> None:
-        """Frames of a key that follows, or did. Raises WireError."""
+        """Receive frames of a key that follows, or did. Raises WireError."""
         message = decode_from_standby(frames)[0]
         if len(self._inbox) < MOST_WAITING:
             self._inbox.append((peer, message))
             self._came.set()
 
     def greeted(self, peer: Peer, message: Follow, address: str) -> None:
-        """Somebody would follow, and calls from `address`. A proven greeting that is one too many is lost: its sender
-        asks again. Raises SupersededError when it is of a controller that has taken over, which needs no invite."""
+        """Handle a greeting of an applicant that calls from `address`.
+
+        Excess proven greetings are lost: their sender asks again. Raises SupersededError when it is of a controller
+        that has taken over, which needs no invite.
+        """
         self.require_newest(message.term)
         try:
             self._enrolment.prove(message, peer.key, address)
@@ -218,8 +219,7 @@ class Standbys:
             self._came.set()
 
     async def work(self) -> None:
-        """Answer standbys, and send rows as they come. Raises SupersededError; whatever else goes wrong is told, and
-        stops nobody but the standby."""
+        """Answer standbys, and send rows; raises SupersededError, other errors are reported."""
         tasks = [asyncio.ensure_future(work) for work in (self._keep_sending(), self._keep_reading())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -250,7 +250,7 @@ class Standbys:
             return
         following = self.following
         if following is None or following.peer != peer:
-            return  # it will greet: nothing is answered
+            return  # it will greet: there is no answer
         following.heard_at = time.monotonic()
         if isinstance(message, Copy):
             following.after, following.asks = min(message.after, self._ledger.last_id), True
@@ -266,7 +266,7 @@ class Standbys:
             self._transmit(peer, Inventory(await self._in_thread(self._how.originals.inventory)), None)
 
     async def _keep_sending(self) -> None:
-        """Rows as they come; and see who is silent."""
+        """Send rows as they come; and check for silence."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), BEAT)
@@ -280,7 +280,7 @@ class Standbys:
                     self._transmit(following.peer, Rows(following.after, self._ledger.last_id), encode_rows(()))
 
     async def finish(self) -> None:
-        """Nothing follows any more: give a standby some time to take what is left, so that it knows of the end."""
+        """Finish: give a standby some time to fetch the rest, so that it knows of the end."""
         deadline = time.monotonic() + FAREWELL
         while self.following is not None and (lag := self.lag) is not None and lag.rows:
             if time.monotonic() > deadline:
@@ -391,7 +391,7 @@ class Standbys:
         self._say(f"a standby cannot be served: {type(error).__name__}: {error}")
 
     def _say(self, text: str) -> None:
-        """Each warning once, until somebody follows anew."""
+        """Warn once of each condition, until a standby follows again."""
         if text not in self._said:
             self._said.add(text)
             self._warn(text)

@@ -1,4 +1,4 @@
-"""What of the controller's notes is said aloud, as it is noted."""
+"""Warnings that the controller's notes give as they are noted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _WARNINGS: dict[type[notes.Note], str] = {
 
 
 class Warnings:
-    """The warnings of one process. It keeps whether checkpoints fail, to say when one is written again."""
+    """The warnings of one process, which remembers failed checkpoints, to report the next one that is written."""
 
     def __init__(self) -> None:
         self._failing = 0
 
     def of(self, noted: Noted) -> str:
-        """The warning; empty for a note without one."""
+        """Return the warning; empty for a note without one."""
         if isinstance(noted.note, notes.Checkpointed) and self._failing:
             failed, self._failing = self._failing, 0
             return f"checkpoint of version {noted.note.version} is written, after {failed} that failed"
@@ -35,7 +35,7 @@ class Warnings:
 
 
 def warning_of(noted: Noted) -> str:
-    """The warning; empty for a note without one."""
+    """Return the warning; empty for a note without one."""
     words = _WARNINGS.get(type(noted.note))
     if not words:
         return ""

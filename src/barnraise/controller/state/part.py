@@ -10,17 +10,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from barnraise.controller.state.actions import Action
 from barnraise.controller.state.events import Event
 from barnraise.controller.state.settings import EngineSettings
-from barnraise.controller.state.state import State
+from barnraise.controller.state.state import NodeState, State
 from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
 Steps: TypeAlias = Iterator[Decision | Action | Event]
 """What a handler yields: decisions, actions, and events for all parts, each dealt with before the handler continues."""
+
+
+class TaskHold(NamedTuple):
+    """Why a node that takes part gets no task, and until when.
+
+    `until` is infinite where no time ends the hold but an event, such as a verdict. `until_heard` says that the next
+    frame of the node ends it.
+    """
+
+    until: float
+    reason: str
+    until_heard: bool = False
 
 
 class Context:
@@ -71,6 +83,11 @@ class Part:
     def deadline(self) -> float:
         """When that may be, or when to look again, in the machine's time; infinite when nothing is due."""
         return math.inf
+
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        """Why a node that takes part gets no task at `now`, as far as this part knows; None when it may have one. It
+        changes nothing. `Fleet.available` asks the parts that `machine.HOLDS` lists."""
+        return None
 
     def excuse(self, seconds: float) -> None:
         """For so long nobody could be heard, and nobody's fault was it."""

@@ -1,8 +1,8 @@
-"""When results are expected: as long after the one before as its node's newest ones took, by what was seen alone.
+"""Expected arrivals of results: as long after the one before as the node's newest ones took, by observation alone.
 
-Of the seconds a step of a node's newest contributions the median is what is expected of the next, and their median
-absolute deviation (MAD) says how much later it may be. The last one counts too: a machine that has become slow is given
-its time at once, and one that hung for once is forgotten with the next. What a node says of itself moves nothing here.
+The median of the seconds a step of a node's newest contributions is expected of the next, and their median absolute
+deviation (MAD) bounds its lateness. The last one counts too: a machine that has become slow gets its time at once, and
+a single hang is forgotten with the next. A node's claims have no effect here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DEVIATIONS = 6.0
 """MADs by which a result may be later than expected: four standard deviations where times are normal."""
 
 LEAST_SHARE = 0.5
-"""Of what was expected, by which it always may be later: few times say little of how they vary."""
+"""Share of the expected time by which a result may always be later: few times say little of how they vary."""
 
 LEAST_SECONDS = 1.0
-"""By which nobody is late."""
+"""Seconds by which a result is never late."""
 
 
 class Expected(NamedTuple):
-    """When a result should be here, and how many seconds later than that it is late."""
+    """The expected time of a result, and how many seconds later it counts as late."""
 
     time: float
     margin: float
@@ -41,7 +41,7 @@ class Expected(NamedTuple):
 
 
 class Arrivals(Part):
-    """Keeps from when on we could hear at all: a result that came while nobody listened is not late."""
+    """Records since when messages were received at all: a result that came in an interruption is not late."""
 
     def __init__(self, context: Context, uploads: Uploads, speeds: Speeds) -> None:
         super().__init__(context)
@@ -49,8 +49,10 @@ class Arrivals(Part):
         self._listening = -math.inf
 
     def expected(self, work: Work) -> Expected:
-        """Of open work: its node does what it has in order. Infinite while nothing says how long that takes, and of
-        what is here or waits for its turn to come."""
+        """Return when open work is expected, as its node works in order.
+
+        Infinite while its time is unknown, and for results that are here or wait for their upload.
+        """
         node, number = self.state.nodes[work.node], work.assignment
         if self.here(work):
             return Expected(math.inf, 0.0)
@@ -66,12 +68,12 @@ class Arrivals(Part):
         return Expected(time, more)
 
     def here(self, work: Work) -> bool:
-        """Whether what came of it is here, or waits for its turn to come."""
+        """Return whether its result is here, or waits for its upload."""
         number = work.assignment
         return number in self.uploads.inspecting or number in self.uploads.offered.get(work.node, ())
 
     def takes(self, node: NodeState, work: Work) -> Expected:
-        """Seconds that the node takes for such work, and how many more it may."""
+        """Return the seconds that the node takes for such work, and how many more it may."""
         speed = node.speed
         if speed.rate <= 0.0:
             usual = self.speeds.turnaround
@@ -99,7 +101,7 @@ class Arrivals(Part):
 
 
 def margin(seconds: float, deviations: float) -> float:
-    """How much later than expected what takes so many seconds may be, where its deviations say so much.
+    """Return how much later than expected a result may be that takes `seconds`, with these deviations.
 
     >>> margin(1.0, 0.1), margin(10.0, 0.1), margin(10.0, 8.0)
     (1.0, 5.0, 8.0)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Aggregate, Slot
@@ -39,11 +40,17 @@ class Buffer(Part):
     """Keeps the automatic K for the fleet's figures, and how long an open buffer waits for K nodes."""
 
     def __init__(
-        self, context: Context, uploads: Uploads, speeds: Speeds, ending: Ending, waiting: BufferDeadline
+        self,
+        context: Context,
+        records: NodeRecords,
+        uploads: Uploads,
+        speeds: Speeds,
+        ending: Ending,
+        waiting: BufferDeadline,
     ) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
-        self.uploads, self.speeds, self.ending, self.waiting = uploads, speeds, ending, waiting
+        self.records, self.uploads, self.speeds, self.ending, self.waiting = records, uploads, speeds, ending, waiting
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.fresh_size = 1  # the least K of those at which nobody's work is refused as stale
         self.patience = math.inf  # seconds
@@ -94,7 +101,7 @@ class Buffer(Part):
         rates, delays = [speeds.known(node) for node in counted], common([delay(node, first) for node in counted])
         periods = sorted(speeds.period(node) for node in counted)
         contributions = sum(1 / period for period in periods if period > 0.0)
-        told = (speeds.links.get(node.id) for node in counted)
+        told = (self.records[node.id].link for node in counted)
         lines = [link.down if link is not None and link.down > 0.0 else math.inf for link in told]
         for_lines = least_buffer_for_lines(contributions, self.settings.payloads.delta, lines)
         self.fresh_size = least_buffer(rates, self.versions.staleness.bound, delays)

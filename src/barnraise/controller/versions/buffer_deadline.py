@@ -1,8 +1,8 @@
-"""How long an open buffer waits for what it lacks: until that is late, each by what its own node usually takes.
+"""The deadline of an open buffer: until each missing result is late, by the usual times of its own node.
 
 A buffer that lacks k nodes waits for the k that are expected first, a synchronous round for all that work for it. Once
-they are later than the median of their nodes' times by so many median absolute deviations (`arrivals`) nothing says
-that they will come: a node that hangs while its heartbeats go on holds a version for a part of its task's time, not
+they are later than the median of their nodes' times by a number of median absolute deviations (`arrivals`) they are not
+expected any more: a node that hangs while its heartbeats continue holds a version for a part of its task's time, not
 for a lease.
 """
 
@@ -16,19 +16,21 @@ from barnraise.controller.versions.arrivals import LEAST_SECONDS, Arrivals
 
 
 class BufferDeadline(Part):
-    """Keeps until when the open buffer waits, and for whom the longest; found anew when that one has come."""
+    """Keeps until when the open buffer waits, and its last awaited result; computed again when that has come."""
 
     def __init__(self, context: Context, arrivals: Arrivals) -> None:
         super().__init__(context)
         self.arrivals, self.asynchronous = arrivals, context.settings.asynchronous
-        self._of: tuple[int, float] = (-1, math.inf)  # which buffer: the newest version, and its first contribution
+        self._of: tuple[int, float] = (-1, math.inf)  # the buffer: the newest version, and its first contribution
         self._until, self._last = math.inf, 0  # the assignment that is expected last
-        self._here = False  # whether that was here, or waited for its turn to come, as was found
+        self._here = False  # whether its result was here, or waited for its upload
 
     @property
     def until(self) -> float:
-        """All that the open buffer waits for is late from then on, or it is to be looked at again. Infinite when there
-        is nothing in it, or of those that it waits for somebody does not work yet."""
+        """Return from when on all awaited results are late, or are to be checked again.
+
+        Infinite when the buffer is empty, or one of the awaited nodes does not work yet.
+        """
         state = self.state
         since = state.buffer.time if self.asynchronous else state.buffer.half_time
         if since == math.inf:
@@ -44,7 +46,7 @@ class BufferDeadline(Part):
 
     @property
     def over(self) -> bool:
-        """Whether the open buffer waits no more."""
+        """Return whether the open buffer's wait is over."""
         return self.until <= self.now
 
     def _find(self) -> tuple[float, int]:

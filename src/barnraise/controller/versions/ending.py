@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Checkpoint, Finish, Send
 from barnraise.controller.state.events import (
     Aggregated,
@@ -39,11 +39,9 @@ class Ending(Part):
     `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process took them.
     """
 
-    def __init__(
-        self, context: Context, membership: Membership, publishing: Publishing, evaluation: Evaluation
-    ) -> None:
+    def __init__(self, context: Context, records: NodeRecords, publishing: Publishing, evaluation: Evaluation) -> None:
         super().__init__(context)
-        self.settings, self.membership = context.settings, membership
+        self.settings, self.records = context.settings, records
         self.publishing, self.evaluation = publishing, evaluation
         self.checkpointing = False
         self.unsaved = self._covered = 0
@@ -135,7 +133,7 @@ class Ending(Part):
         """Tell everybody that the run is over, unless somebody is needed yet."""
         if self.evaluation.needs_nodes:
             return
-        for node in list(self.membership.seen):
+        for node in list(self.records.present):
             yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
 
     def _evaluated(self, event: Evaluated) -> Steps:

@@ -16,7 +16,7 @@ from typing import Any
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.pacing import Pacing
-from barnraise.controller.fleet.speeds import OVERDUE
+from barnraise.controller.fleet.speeds import OVERDUE, Speeds
 from barnraise.controller.state import actions
 from barnraise.controller.state.events import Evaluated, Event
 from barnraise.controller.state.part import Context, Steps
@@ -58,12 +58,14 @@ class Evaluation(TaskKind):
         context: Context,
         cost_model: CostModel,
         membership: Membership,
+        speeds: Speeds,
         pacing: Pacing,
         publishing: Publishing,
     ) -> None:
         super().__init__(context, cost_model)
         self.settings, self.plan = context.settings, context.settings.evaluations
-        self.membership, self.pacing, self.publishing = membership, pacing, publishing
+        self.membership, self.speeds = membership, speeds
+        self.pacing, self.publishing = pacing, publishing
         self.here = False  # the controller does it
         evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
         begun = (work.base for work in self._works() if work.base > evaluated)
@@ -230,7 +232,7 @@ class Evaluation(TaskKind):
 
     def _quick(self, node: NodeState) -> float:
         """The rows that a node measures while the median one does a training task, or a batch if that takes longer."""
-        speeds, batch = self.pacing.speeds, BATCH_ROWS * self.plan.row_tokens / FORWARD
+        speeds, batch = self.speeds, BATCH_ROWS * self.plan.row_tokens / FORWARD
         rate = speeds.estimate(node)
         if not rate or not speeds.turnaround or not speeds.median:
             return math.inf

@@ -1,4 +1,4 @@
-"""What workers found when they measured a version: pieces of the held-out rows, each measured once or several times."""
+"""The findings of workers that measured a version: pieces of the held-out rows, measured once or several times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from barnraise.core.types import RowRange
 from barnraise.ledger.notes import Disputed
 
 SHARE, LEAST = 2e-3, 1e-3
-"""Part of a loss, and nats a token, by which two honest measurements of the same rows may differ: machines add in
-different orders, and a version that is reached by taking deltas back is the same but for rounding."""
+"""Share of a loss, and nats a token, by which two honest measurements of the same rows may differ: machines add in
+different orders, and a version that is reached by undoing deltas is exact only up to rounding."""
 
 Pieces: TypeAlias = Mapping[RowRange, Sequence[KeptFinding]]
 """Findings by the rows that were measured."""
 
 
 def enough(left: int, sizes: Iterable[int]) -> int:
-    """How many nodes that take so many rows each (`sizes`) it takes at most, so that each of them gets something.
+    """Return how many nodes with these `sizes` it takes at most, so that each of them gets something.
 
     >>> enough(100, [10, 60, 30, 20]), enough(100, [10]), enough(100, [10, 120])
     (3, 1, 1)
@@ -33,8 +33,10 @@ def enough(left: int, sizes: Iterable[int]) -> int:
 
 
 def agree(found: Sequence[KeptFinding]) -> bool:
-    """Whether all measurements of one piece are the same as the first, but for rounding: the loss in nats a token, and
-    the number of predictions exactly."""
+    """Return whether all measurements of one piece agree: the loss up to rounding, and the predictions exactly.
+
+    The loss is in nats a token.
+    """
     first, *others = found
     return all(
         other.weight == first.weight
@@ -44,7 +46,7 @@ def agree(found: Sequence[KeptFinding]) -> bool:
 
 
 def dispute(found: Sequence[KeptFinding]) -> Disputed:
-    """The note that the measurements of one piece do not agree."""
+    """Make the note that the measurements of one piece do not agree."""
     work = found[0].work
     return Disputed(
         work.base,
@@ -57,8 +59,10 @@ def dispute(found: Sequence[KeptFinding]) -> Disputed:
 
 
 def mean(pieces: Iterable[Sequence[KeptFinding]]) -> float:
-    """The loss over all predictions, nats a token: of each piece the mean of its measurements counts for its number of
-    predictions. NaN where nothing was predicted."""
+    """Return the loss over all predictions, nats a token.
+
+    Each piece counts the mean of its measurements by its number of predictions. NaN without predictions.
+    """
     told = [(sum(one.loss for one in found) / len(found), found[0].weight) for found in pieces]
     weight = sum(each for _, each in told)
     return sum(loss * each for loss, each in told if each) / weight if weight else math.nan

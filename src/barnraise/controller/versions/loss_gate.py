@@ -1,14 +1,14 @@
-"""The loss gate: before a version is made, the controller looks which nodes' updates it is better without.
+"""The loss gate: before a version is made, the controller finds the nodes without whose updates it is better.
 
 An aggregation rule sees updates alone. An attacker that keeps near the honest ones, and climbs the loss there, passes
-it. The controller has the model and the training rows: it measures what the aggregate does to the loss on rows that it
-draws by its key, and leaves out nodes without which the aggregate does better (`tensors.weigher`). They are always
+it. The controller has the model and the training rows: it measures the effect of the aggregate on the loss on rows that
+it draws by its key, and leaves out nodes without which the aggregate does better (`tensors.weigher`). They are always
 fewer than half of the version's nodes, and never so many that the aggregation rule has too few. If the version would do
 harm without them, too, as one of few nodes may that is mostly of liars, the model does not move: all are left out.
 
 That is no verdict on a node. Its contributions stay accepted and credited, nothing about it is remembered, and its next
-update is looked at anew. Which nodes are left out is noted on the ledger before the version is made, so a replay makes
-the same version without measuring anything.
+update is checked independently. The excluded nodes are noted on the ledger before the version is made, so a replay
+makes the same version without measuring anything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LossGate(Part):
         self._measured = 0
 
     def ask(self, closing: Closing) -> Gate | None:
-        """What is to be measured before the version is made; None where nothing is."""
+        """Return the measurement before the version is made; None where there is none."""
         decided = self._measured == closing.version or any(slot.excluded for slot in closing.slots)
         nodes = len({slot.node for slot in closing.slots if slot.contributions})
         most = min((nodes - 1) // 2, nodes - self.versions.minimum_nodes)
@@ -52,7 +52,7 @@ class LossGate(Part):
         )
 
     def answer(self, event: Gated) -> Steps:
-        """Note which nodes are left out of the version that was asked about."""
+        """Note the nodes that are left out of the measured version."""
         self._measured = event.version
         if event.nodes:
             yield Noted(self.now, notes.Excluded(event.version, event.nodes, event.gain))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.pacing import Pacing
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Release, Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
@@ -27,15 +28,14 @@ the model, or those of all versions that can be taken back, where they are no mo
 
 
 class Publishing(Part):
-    """Keeps the deltas that are worth sending, who watches for versions, and what is on its way to them."""
+    """Keeps the deltas that are worth sending, and who watches for versions."""
 
-    def __init__(self, context: Context, pacing: Pacing) -> None:
+    def __init__(self, context: Context, records: NodeRecords, pacing: Pacing) -> None:
         super().__init__(context)
-        self.settings, self.pacing = context.settings, pacing
+        self.settings, self.records, self.pacing = context.settings, records, pacing
         self.updates: dict[int, Update] = {}  # version -> the delta that leads to it
         self.update_bytes = 0
         self.watching: dict[str, int] = {}  # nodes that train and want to know of a newer version than they have
-        self.told: dict[str, int] = {}  # the version that such a node has once what was sent has arrived
         self.most_bytes = snapshot = self.settings.payloads.snapshot
         if self.settings.audits.share or self.settings.evaluations.by_workers:
             whole = MOST_UNDONE * (snapshot + CHAIN_SLACK)
@@ -62,7 +62,7 @@ class Publishing(Part):
 
     def known_to(self, node: str, have: int) -> int:
         """The version that the node has, who said so before what was sent to it had arrived."""
-        return max(have, self.told.get(node, -1))
+        return max(have, self.records[node].session.told)
 
     def tell(self) -> Steps:
         """Tell of the newest version whoever watches."""
@@ -80,7 +80,7 @@ class Publishing(Part):
         ):
             return
         del self.watching[node.id]
-        self.told[node.id] = self.state.newest.version
+        self.records[node.id].session.told = self.state.newest.version
         yield Send(node.id, Newer(self.news(node, have)))
 
     def news(self, node: NodeState, have: int) -> News:
@@ -113,11 +113,10 @@ class Publishing(Part):
 
     def forget(self, node: str) -> None:
         self.watching.pop(node, None)
-        self.told.pop(node, None)
 
     def _assigned(self, d: Assigned) -> None:
         if kind_of(d.kind).preempts:  # with all that waits, the node forgets the versions that were on their way
-            self.told.pop(d.node, None)
+            self.records[d.node].session.told = -1
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {Assigned: self._assigned}

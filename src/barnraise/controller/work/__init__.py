@@ -1,4 +1,4 @@
-"""The work of a run: which tasks there are, which node gets which, and how results are judged.
+"""The work of a run: its tasks, their assignment to nodes, and the judgement of results.
 
 Owns dispatch, the kinds of tasks, admission and inspection of results, audits, scores, speculation and the shard
 cursors. May import `state`, `fleet` and `versions`.

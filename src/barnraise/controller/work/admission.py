@@ -1,7 +1,8 @@
-"""Whether a contribution may enter the buffer: one check after another, the cheap ones first.
+"""Admission of contributions to the buffer: one check after another, the cheap ones first.
 
-Identity was settled by the transport (the CURVE key names the node) and the payload's digest by the shell. What is
-left: is it the answer to an open assignment, does it claim what was assigned, is it signed, is it fresh, is it sane.
+Identity was settled by the transport (the CURVE key names the node) and the payload's digest by the shell. The
+remaining checks: is it the answer to an open assignment, does it claim what was assigned, is it signed, is it fresh, is
+it sane.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ LARGEST = 100.0
 
 
 class Offence(str):
-    """Why a result is refused that no honest machine hands in, however slow or late it is."""
+    """The reason for refusing a result that no correct node sends, however slow or late it is."""
 
     __slots__ = ()
 
 
 def refuse_result(result: AnyResult, work: Work, version: int) -> str:
-    """Why `result`, arriving when `version` was newest, is no answer to `work`; empty when it can be."""
+    """Return why `result`, arriving when `version` was newest, is no answer to `work`; empty when it can be."""
     if result.base != work.base:
         told = f"base is version {result.base}, but the task started from {work.base}"
         return Offence(f"{told}: fetch the assigned version")
@@ -45,12 +46,12 @@ def refuse_result(result: AnyResult, work: Work, version: int) -> str:
 
 
 def refuse_update(offer: Contribution, work: Work, codec: int, payloads: PayloadSettings) -> str:
-    """Why `offer` is no update that was assigned, in `codec`; empty when it can be."""
+    """Return why `offer` is no update that was assigned, in `codec`; empty when it can be."""
     if offer.parameters != work.terms.parameters:
         return Offence(f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned")
     if not offer.payload.num_bytes:
         return Offence("payload of 0 bytes: a contribution has one")
-    last = offer.codec == payloads.last_codec and payloads.last > 0  # of a residual, or of a node that leaves
+    last = offer.codec == payloads.last_codec and payloads.last > 0  # a residual, or the last one of a leaving node
     if not last and offer.codec != codec:
         return Offence(f"is written in codec {offer.codec}, but codec {codec} was assigned")
     most = payloads.last if last else payloads.rungs[codec]
@@ -62,7 +63,7 @@ def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payload
 
 
 def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
-    """Why its transcript cannot be that of `work`, with versions up to the `newest`; empty when it can be."""
+    """Return why its transcript cannot be that of `work`, with versions up to the `newest`; empty when it can be."""
     told, stateless = offer.transcript, work.terms.pace is not None
     if told is None or not stateless:
         missing = Offence("tells no transcript, but its task was stateless") if stateless else ""
@@ -80,8 +81,10 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
 
 
 def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> str:
-    """Why `offer` is not what `node`, which signs with the key `signer`, has made of its task; empty when it is, or the
-    node signs nothing, or there is nothing to sign."""
+    """Return why `offer` is not signed by `node`, whose key is `signer`; empty when it is.
+
+    Also empty when the node signs nothing, or there is nothing to sign.
+    """
     if not signer or not isinstance(offer, Contribution):
         return ""
     if signatures.verified(signatures.contribution(run, node, offer), offer.signature, signer):
@@ -91,11 +94,10 @@ def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> st
 
 
 def scale(norm: float, work: Work, settings: EngineSettings) -> float:
-    """What an update of L2 norm `norm`, made of `work`, is multiplied by: 1, or less where it is longer than the task
-    can have made it.
+    """Return the factor for an update of L2 norm `norm`: 1, or less where it is longer than `work` allows.
 
     The longest update follows from the optimizer and from the task's learning rate and steps (`training.reach`), and
-    never from what other nodes send. Where the run file sets a largest norm itself, nothing is shortened.
+    never from other nodes' messages. Where the run file sets a largest norm itself, nothing is shortened.
     """
     tasks, reach, rate = settings.tasks, settings.payloads.reach, work.terms.learning_rate
     steps = settings.worker.uplink.normalize_steps or work.local_steps
@@ -108,7 +110,7 @@ def scale(norm: float, work: Work, settings: EngineSettings) -> float:
 
 
 def refuse_inspection(norm: float, reason: str, payloads: PayloadSettings) -> str:
-    """Why an update of L2 norm `norm` (and `reason`, when it could not be decoded) is refused; empty when fine.
+    """Return why an update of L2 norm `norm` (and `reason`, if undecodable) is refused; empty when fine.
 
     The limits are absolute: the run file's, or the length that no model could follow.
     """

@@ -26,15 +26,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
-from barnraise.controller.fleet.sanctions import Sanctions
+from barnraise.controller.fleet.records import NodeRecords
+from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.events import Event, InterruptRequested
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
+from barnraise.controller.work.sanctions import Sanctions
 from barnraise.controller.work.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
 from barnraise.core.types import (
@@ -113,7 +116,10 @@ class Auditing(TaskKind):
     def __init__(
         self,
         context: Context,
+        records: NodeRecords,
         cost_model: CostModel,
+        speeds: Speeds,
+        backoff: Backoff,
         membership: Membership,
         publishing: Publishing,
         memory_limits: MemoryLimits,
@@ -121,6 +127,7 @@ class Auditing(TaskKind):
     ) -> None:
         super().__init__(context, cost_model)
         self.settings, self.sanctions = context.settings.audits, sanctions
+        self.records, self.speeds, self.backoff = records, speeds, backoff
         self.membership, self.publishing, self.memory_limits = membership, publishing, memory_limits
         self.cases: dict[int, Case] = {}
         self.lapsed: list[tuple[str, notes.Unaudited]] = []  # of nodes' work, that are to be noted
@@ -246,7 +253,7 @@ class Auditing(TaskKind):
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
         """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
         few."""
-        speeds = self.membership.speeds
+        speeds = self.speeds
         window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
         doubled = min(len(case.passed), 64) + int(windows)
@@ -291,8 +298,8 @@ class Auditing(TaskKind):
 
     def _there(self) -> Iterator[NodeState]:
         """Who could do work anew now, or as soon as it is done with what it does."""
-        for node in self.membership.seen:
-            if self.name in self.membership.kinds[node] and not self.membership.backoff.held(node):
+        for node in self.records.present:
+            if self.membership.can(node, self.name) and not self.backoff.held(node):
                 yield self.state.nodes[node]
 
     def suits(self, node: NodeState, have: int) -> bool:
@@ -354,7 +361,7 @@ class Auditing(TaskKind):
         assert isinstance(result, Sketched)
         case = self._case(work)
         assert case is not None, "nobody else's result is accepted"
-        self.membership.declined.pop(work.node, None)
+        self.records[work.node].conduct.declined = 0
         audited, node = case.work.assignment, case.work.node
         case.answers.append(Answer(work.node, work.assignment, result.sketch))
         judged = Judgement()
@@ -381,7 +388,7 @@ class Auditing(TaskKind):
         if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
             number = d.note.assignment
             if any(case.by == number for case in self.cases.values()):
-                self.membership.declined[d.node] += 1
+                self.records[d.node].conduct.declined += 1
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {InterruptRequested: self._interrupted}

@@ -13,30 +13,31 @@ from itertools import islice
 from operator import is_not
 from typing import Any
 
-from barnraise.controller.fleet.cost_model import CostModel
-from barnraise.controller.fleet.data_locality import DataLocality
+from barnraise.controller.fleet.fleet import Fleet
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
-from barnraise.controller.fleet.probation import Probation
-from barnraise.controller.fleet.token_bucket import TokenBucket
+from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.events import Changed
 from barnraise.controller.state.fold import MOST_OPEN
-from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import TaskKind
-from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.task_kinds import TaskKinds
+from barnraise.core.token_bucket import TokenBucket
 from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
-from barnraise.ledger.notes import DECLINED, NOT_HELD, Matched, NoMarket, Released
-from barnraise.matching.base import NodeView, TaskView
+from barnraise.ledger.notes import DECLINED, NOT_HELD, HeldOff, Matched, NoMarket, Released
+from barnraise.matching.base import TaskView
 from barnraise.wire.messages import Decline, Message, RequestTask
 
 TOLD_EVERY = 60.0
 """Seconds between figures of the matching on the ledger, at least."""
+
+LEAST_NOTED, NOTED_EVERY = 5.0, 60.0
+"""Seconds that a hold lasts at least to be noted on the ledger, and from one such note of a node to the next."""
 
 MOST_IN_BUFFER = 32
 """Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
@@ -48,24 +49,20 @@ class Dispatch(Part):
     def __init__(
         self,
         context: Context,
+        fleet: Fleet,
         membership: Membership,
-        cost_model: CostModel,
+        uploads: Uploads,
+        memory_limits: MemoryLimits,
         publishing: Publishing,
-        data_locality: DataLocality,
         speculation: Speculation,
         task_kinds: TaskKinds,
-        memory_limits: MemoryLimits,
-        scoring: Scoring,
-        probation: Probation,
         buffer: Buffer,
     ) -> None:
         super().__init__(context)
         self.settings, self.scheduler = context.settings, context.settings.tasks.scheduler()
-        self.membership, self.cost_model, self.publishing = membership, cost_model, publishing
-        self.data_locality, self.memory_limits = data_locality, memory_limits
-        self.speculation, self.kinds = speculation, task_kinds.by_name
-        self.scoring, self.probation, self.buffer = scoring, probation, buffer
-        self.backoff = membership.backoff
+        self.fleet, self.membership, self.uploads = fleet, membership, uploads
+        self.memory_limits, self.publishing = memory_limits, publishing
+        self.speculation, self.kinds, self.buffer = speculation, task_kinds.by_name, buffer
         kinds = self.kinds.values()
         self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
         self._with_standing = [kind for kind in kinds if type(kind).standing is not TaskKind.standing]
@@ -75,6 +72,7 @@ class Dispatch(Part):
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
         self.ask_again = math.inf  # when the next of those that have to wait may ask
+        self._untold: dict[str, TaskHold] = {}  # holds that are to be noted
         self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._no_market = ""  # why there were none
         self._standing: list[Sequence[TaskView]] = []  # by kind
@@ -86,13 +84,13 @@ class Dispatch(Part):
         """A node has room for a task."""
         self.resting.pop(node, None)
         self.asking[node] = message.have
-        self.cost_model.speeds.links[node] = message.link
+        self.fleet[node].link = message.link
         yield from self._assign()
 
     def decline(self, node: str, message: Decline) -> Steps:
         """A node gives a task back."""
         number = message.assignment
-        if number in self.state.nodes[node].open and number not in self.membership.uploads.inspecting:
+        if number in self.state.nodes[node].open and number not in self.uploads.inspecting:
             self.wasted.take(node, self.now)
             yield from self.membership.release(node, number, DECLINED + message.reason)
             yield Changed()
@@ -119,22 +117,29 @@ class Dispatch(Part):
         self.asking.pop(node, None)
         self.resting.pop(node, None)
 
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        if len(node.open) >= MOST_OPEN:
+            return TaskHold(math.inf, f"has {len(node.open)} tasks open, and gets the next once one is done")
+        if self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
+            return TaskHold(math.inf, f"has {MOST_IN_BUFFER} contributions in the open buffer")
+        if not self.wasted.has(node.id, now):
+            return TaskHold(self.wasted.when(node.id), "gave back or got refused too many tasks lately")
+        return None
+
     def _may_ask(self, node: NodeState) -> bool:
-        """However fast a node is, others' contributions are to come between its own; one whose work comes to nothing
-        again and again, or that is lost again and again, has to wait; so has one whose work is to be looked at, or that
-        may be lost by now."""
-        if len(node.open) >= MOST_OPEN or self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
-            return False
-        if not self.wasted.has(node.id, self.now):
-            self.ask_again = min(self.ask_again, self.wasted.when(node.id))
-            return False
-        if self.backoff.held(node.id):
-            self.ask_again = min(self.ask_again, self.backoff.held_until(node.id))
-            return False
-        if (until := max(self.scoring.held_until(node.id), self.probation.held_until(node.id))) > self.now:
-            self.ask_again = min(self.ask_again, until)
-            return False
-        return not self.membership.passed_over(node.id)
+        """Whether a node may have work now. If not, says when to ask again, and notes a long hold."""
+        hold = self.fleet.available(node.id)
+        if hold is None:
+            return True
+        self.ask_again = min(self.ask_again, hold.until)
+        session = self.fleet[node.id].session
+        session.passed_over |= hold.until_heard
+        told_at, told_until = session.hold_noted
+        news = self.now >= told_at + NOTED_EVERY or hold.until > told_until + NOTED_EVERY
+        if news and LEAST_NOTED <= hold.until - self.now < math.inf:
+            session.hold_noted = self.now, hold.until
+            self._untold[node.id] = hold
+        return False
 
     def _may_start(self, node: NodeState) -> bool:
         """Without overlap a node asks as it uploads, and rests until it is woken: in a round that it has contributed to
@@ -169,7 +174,13 @@ class Dispatch(Part):
         return self.ask_again
 
     def _assign(self) -> Steps:
-        """Match the nodes that ask with the work there is."""
+        """Match the nodes that ask with the work there is, and note who is held."""
+        yield from self._match()
+        untold, self._untold = self._untold, {}
+        for node, hold in untold.items():
+            yield Noted(self.now, HeldOff(hold.until - self.now, hold.reason), node)
+
+    def _match(self) -> Steps:
         self.ask_again = math.inf
         yield from self._copy()
         if not self.asking or not any(kind.open for kind in self.kinds.values()):
@@ -183,7 +194,10 @@ class Dispatch(Part):
         for kind in self._with_search:
             yield from kind.looked_for()
         self._offer()
-        views = [view for view in map(self._view, asking) if view.kinds] if tasks or self._on_offer else []
+        views = []
+        if tasks or self._on_offer:
+            found = (self.fleet.view(node, self._kinds(node)) for node in asking)
+            views = [view for view in found if view.kinds]
         if not views:
             return
         once = {task.id: task for task in tasks}
@@ -283,7 +297,7 @@ class Dispatch(Part):
 
     def _kinds(self, node: NodeState) -> frozenset[str]:
         """What a node that asks can be given now."""
-        have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.membership.kinds.get(node.id, ())
+        have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.fleet[node.id].session.kinds
         kinds = (kind for name, kind in self.kinds.items() if name in can)
         return frozenset(kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have))
 
@@ -292,30 +306,14 @@ class Dispatch(Part):
         before it does others' work anew; once the budget is met nobody trains but those that a version lacks."""
         if kind.yields:
             trains = self._trains
-            return not (trains.open and self._can(node.id, trains) and self.buffer.lacks(node, self._trainers(node)))
+            able = trains.open and self.membership.can(node.id, trains.name)
+            return not (able and self.buffer.lacks(node, self._trainers(node)))
         return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
 
     def _trainers(self, node: NodeState) -> Iterator[str]:
         """All others who can train."""
-        return (name for name in self.membership.seen if name != node.id and self._can(name, self._trains))
-
-    def _can(self, node: str, kind: TaskKind) -> bool:
-        return kind.name in self.membership.kinds.get(node, ())
-
-    def _view(self, node: NodeState) -> NodeView:
-        """What matching knows of a node: observed speed and link, how far it is trusted, and what it could do now."""
-        link = self.cost_model.link(node)
-        return NodeView(
-            node.id,
-            self.cost_model.rate(node),
-            link.up,
-            link.down,
-            link.latency,
-            self.memory_limits.of(node),
-            trust=_weight(node),
-            shards=self.data_locality.of(node.id),
-            kinds=self._kinds(node),
-        )
+        trains = self._trains
+        return (name for name in self.fleet.present if name != node.id and self.membership.can(name, trains.name))
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:
         return {RequestTask: self.next, Decline: self.decline}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import Work
@@ -19,15 +20,18 @@ class Flushing(TaskKind):
 
     task = Flush
 
-    def __init__(self, context: Context, cost_model: CostModel, membership: Membership, speeds: Speeds) -> None:
+    def __init__(
+        self, context: Context, records: NodeRecords, cost_model: CostModel, membership: Membership, speeds: Speeds
+    ) -> None:
         super().__init__(context, cost_model)
-        self.membership, self.speeds, self.payloads = membership, speeds, context.settings.payloads
+        self.records, self.membership, self.speeds = records, membership, speeds
+        self.payloads = context.settings.payloads
 
     def look(self) -> Steps:
         state = self.state
         if state.progress.flushing is None or state.progress.final:
             return
-        for node in [state.nodes[name] for name in self.membership.seen if name not in state.progress.flushed]:
+        for node in [state.nodes[name] for name in self.records.present if name not in state.progress.flushed]:
             if any(state.works[number].task is Flush for number in node.open):
                 continue
             if self.membership.can(node.id, self.name):

@@ -1,6 +1,6 @@
-"""From an offer to its verdict: the header is judged, the payload asked for, looked at once it is here, and judged.
+"""From an offer to its verdict: the header is judged, the payload requested, inspected once it is here, and judged.
 
-Nothing replaces a payload that is here, so what was inspected is what is committed. The checks are in `admission`.
+A payload that is here is never replaced, so the inspected one is the committed one. The checks are in `admission`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnraise.wire.messages import Ack, Message, Offer
 
 
 class Inspection(Part):
-    """Keeps nothing: an offer that is looked at is in `uploads`."""
+    """Has no state: an offer that is inspected is in `uploads`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Inspection(Part):
         self.uploads, self.offences = uploads, offences
 
     def offered(self, node: str, message: Offer) -> Steps:
-        """Judge a header; what may come is asked for."""
+        """Judge a header, and request the payload of an acceptable one."""
         offer = message.result
         number = offer.assignment
         work = self.state.works.get(number)
@@ -64,13 +64,16 @@ class Inspection(Part):
             yield Changed()
 
     def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
-        """Refuse a result by its header: nothing more of it is wanted."""
+        """Refuse a result by its header: its payload is not needed."""
         yield from self.uploads.drop(work.node, work.assignment)
         yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
         yield from self.offences.refused(work.node, work.assignment, reason)
 
     def arrived(self, event: Arrived) -> Steps:
-        """Bytes of a payload; all of it is looked at once more, since versions were made meanwhile, and inspected."""
+        """Handle bytes of a payload; a complete one is inspected.
+
+        It is checked again first, since versions were made meanwhile.
+        """
         upload = self.uploads.arrived(event.node, event.assignment, event.num_bytes)
         if upload is None:
             return
@@ -100,7 +103,7 @@ class Inspection(Part):
         yield Changed()
 
     def _refuse(self, work: Work, offer: AnyResult) -> str:
-        """What is wrong with an offer as things stand; empty when it may go on."""
+        """Return the present defect of an offer; empty when it may continue."""
         kind, version = self.kinds.get(work.kind), self.context.arrival_version
         if kind is None or not isinstance(offer, kind.result):
             return admission.Offence(f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}")
@@ -112,7 +115,7 @@ class Inspection(Part):
         return admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
 
     def _too_late(self, work: Work) -> str:
-        """Why nobody waits for a result of `work` any more; empty while it is wanted."""
+        """Return why a result of `work` is not needed any more; empty while it is."""
         if self.state.came_second(work):
             return COPY_CAME_FIRST
         kind = self.kinds.get(work.kind)
@@ -131,7 +134,7 @@ class Inspection(Part):
         staleness = max(0, version - offer.base) if work.task.contributes else 0
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:
-            tokens = 0  # of training, which is what tokens count
+            tokens = 0  # only tokens of training count
         yield Judged(
             time=self.now,
             assignment=work.assignment,

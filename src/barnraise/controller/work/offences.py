@@ -9,10 +9,11 @@ row the node is sent away, and rests longer each time it comes back (`backoff`).
 from __future__ import annotations
 
 from barnraise.controller.fleet.membership import Membership
-from barnraise.controller.fleet.sanctions import Sanctions
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.work.admission import Offence
+from barnraise.controller.work.sanctions import Sanctions
 from barnraise.core.errors import DIVERGED
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change
@@ -23,30 +24,30 @@ MOST = 10
 
 
 class Offences(Part):
-    """Keeps how many offences each node has committed, and how many of its updates in a row could not be taken."""
+    """Counts each node's offences, and how many of its updates in a row could not be taken."""
 
-    def __init__(self, context: Context, membership: Membership, sanctions: Sanctions) -> None:
+    def __init__(self, context: Context, records: NodeRecords, membership: Membership, sanctions: Sanctions) -> None:
         super().__init__(context)
-        self.membership, self.sanctions = membership, sanctions
-        self._offences: dict[str, int] = {}
-        self._insane: dict[str, int] = {}
+        self.records, self.membership, self.sanctions = records, membership, sanctions
 
     def refused(self, node: str, assignment: int, reason: str) -> Steps:
         """A result was refused by its header."""
         if not isinstance(reason, Offence):
             return
-        count = self._offences[node] = self._offences.get(node, 0) + 1
-        if count >= MOST:
-            del self._offences[node]
+        conduct = self.records[node].conduct
+        conduct.offences += 1
+        if conduct.offences >= MOST:
+            count, conduct.offences = conduct.offences, 0
             note = notes.Offended(assignment, count, str(reason), self.sanctions.until(node))
             told = f"{count} results that no honest machine hands in, the last of which {reason}"
             yield from self.sanctions.pass_on(node, note, told)
 
     def inspected(self, node: str, wrong: str) -> Steps:
         """An update was looked at, and is `wrong`; empty: it is not."""
-        self._insane[node] = self._insane.get(node, 0) + 1 if wrong else 0
-        if self._insane[node] >= MOST:
-            del self._insane[node]
+        conduct = self.records[node].conduct
+        conduct.unusable = conduct.unusable + 1 if wrong else 0
+        if conduct.unusable >= MOST:
+            conduct.unusable = 0
             reason = (
                 f"{DIVERGED}: {MOST} updates in a row could not be taken (the last: {wrong}); "
                 "lower the learning rate, or raise warmup_tokens"

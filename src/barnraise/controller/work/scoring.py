@@ -20,12 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.probation import LONGEST, Probation
-from barnraise.controller.fleet.sanctions import Sanctions
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE
 from barnraise.controller.state.actions import Score
 from barnraise.controller.state.events import Changed, Event, Gains, Scored
-from barnraise.controller.state.part import Context, Part, Steps
-from barnraise.controller.state.state import Work
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
+from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.work.sanctions import Sanctions
 from barnraise.core.types import Batches, Contribution
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
@@ -38,9 +39,9 @@ DISCREDITED = "its updates do no more for the rows that it was to train on than 
 class Scoring(Part):
     """Keeps whose contribution is being scored, by its assignment (0: none), and who else's was to be since."""
 
-    def __init__(self, context: Context, sanctions: Sanctions, probation: Probation) -> None:
+    def __init__(self, context: Context, records: NodeRecords, sanctions: Sanctions, probation: Probation) -> None:
         super().__init__(context)
-        self.settings, self.sanctions = context.settings.scores, sanctions
+        self.settings, self.records, self.sanctions = context.settings.scores, records, sanctions
         self.probation, self.speeds = probation, probation.speeds
         self.busy, self._node = 0, ""
         probation.expected = self._shown()  # as of the last score: many nodes ask between two
@@ -89,13 +90,14 @@ class Scoring(Part):
             note = notes.Discredited(event.assignment, left, self.sanctions.until(node))
             yield from self.sanctions.pass_on(node, note, DISCREDITED)
 
-    def held_until(self, node: str) -> float:
-        """Until when a node gets no task, or one is scored; 0 where it may have one."""
-        came = self.probation.came.get(node, math.inf)
-        if node not in self._unseen or came > self.now:  # the clock went back
-            return 0.0
-        self.speeds.refresh()
-        return came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        if node.id not in self._unseen:
+            return None
+        came = self.records[node.id].pace.came
+        until = came + min(max(LEAST_PATIENCE, self.speeds.usual_period), LONGEST)
+        if not came <= now < until:  # came > now: the clock went back
+            return None
+        return TaskHold(until, "its newest contribution waits for its score")
 
     def _shown(self) -> float:
         """How often an honest node's comparisons pass, by what all nodes show that are there and train."""

@@ -1,11 +1,11 @@
-"""Where the next rows come from: several shards at a time, so that a node can go on with one that it has already.
+"""The source of the next rows: several shards at a time, so that a node can continue with one that it already has.
 
-Each shard is a lane, whose rows are handed out in order, all of them once an epoch. Open are the lanes that come next,
-as many as nodes may want to work apart, up to the same shard once more: no row is handed out a third time before
-another of its length has been once, and all else is a matter of who came when. Rows were shuffled when the dataset was
-made: any order of shards is a random one.
+Each shard is a lane, whose rows are assigned in order, all of them once an epoch. Open are the next lanes, as many as
+nodes may want to work on separately, up to the same shard once more: no row is assigned a third time before another of
+its length has been once, and the rest depends on the order of requests. Rows were shuffled when the dataset was made:
+any order of shards is a random one.
 
-Where long rows are behind, for want of nodes with the memory, lanes of shorter ones stay open beside them.
+Where long rows are behind, for lack of nodes with the memory, lanes of shorter ones stay open beside them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from barnraise.core.types import RowRange
 from barnraise.data.ranges import RowIndex
 
 MOST_LANES = 256
-"""That are open at a time, of rows that come next; of shorter ones there are as many beside at most."""
+"""Lanes of the next rows that are open at a time; at most as many of shorter ones beside."""
 
 
 class ShardCursors:
-    """The lanes of `rows`, of which so many were `handed` out: shard -> rows, all epochs together."""
+    """The lanes of `rows`; `handed` has the assigned rows by shard, all epochs together."""
 
     def __init__(self, rows: RowIndex, handed: Mapping[int, int]) -> None:
         self.rows, self.handed = rows, handed
@@ -31,14 +31,16 @@ class ShardCursors:
             for length in sorted(set(rows.lengths))
         }
         self._within = {shard: place for order in self._orders.values() for place, shard in enumerate(order)}
-        self._fronts = dict.fromkeys(self._orders, 0)  # in all epochs of a length the oldest that has something left
+        self._fronts = dict.fromkeys(self._orders, 0)  # the oldest with rows left, over all epochs of a length
         self._epochs = {shard: self.epoch(shard) for shard in self._turns}
         self._open: list[int] = []
         self._most = 0  # for which they were found; 0 when one of them has ended since
 
     def open(self, most: int) -> list[int]:
-        """The next `most` lanes, the oldest first; behind them some of the lengths that are shorter than all of these,
-        for who can do no others."""
+        """Return the next `most` lanes, the oldest first, then some of shorter lengths.
+
+        The latter are for nodes that can do no others.
+        """
         most = min(max(1, most), MOST_LANES)
         if most != self._most:
             self._advance()
@@ -50,7 +52,7 @@ class ShardCursors:
         return self._open
 
     def _next(self, most: int) -> list[int]:
-        """In the order of all, from the oldest on that has something left."""
+        """Return the next lanes in the order of all, from the oldest with rows left."""
         sizes, handed, turns = self.rows.sizes, self.handed, self.rows.num_shards
         epoch, turn = divmod(min(starmap(self._place, self._fronts.items())), turns)
         shard, found = (self.rows.start + turn) % turns, []
@@ -64,26 +66,28 @@ class ShardCursors:
         return found
 
     def _of(self, length: int, most: int) -> list[int]:
-        """The next of one length."""
+        """Return the next lanes of one length."""
         order, front = self._orders[length], self._fronts[length]
         found = (order[n % len(order)] for n in range(front, front + len(order)) if self._behind(length, n, {}))
         return [shard for shard, _ in zip(found, range(most), strict=False)]
 
     def epoch(self, shard: int) -> int:
-        """How often all of its rows were handed out."""
+        """Return how often all of its rows were assigned."""
         return self.handed.get(shard, 0) // self.rows.sizes[shard]
 
     def went_on(self, shards: Iterable[int]) -> None:
-        """Rows of these shards were handed out: find the open lanes anew where an epoch of a shard has ended."""
+        """Find the open lanes again where assigned rows of these shards have ended an epoch."""
         for shard in shards:
             epoch = self.epoch(shard)
             if epoch != self._epochs[shard]:
                 self._epochs[shard], self._most = epoch, 0
 
     def take(self, shard: int, wanted: int, most: int) -> tuple[RowRange, ...]:
-        """The next `wanted` rows from a lane on, at most `most` ranges of them: where it ends, those of the oldest
-        follow, again and again where the data has few rows, unless they have another length. A lane that was open, and
-        is not any more, has ended: the oldest of its length is taken instead."""
+        """Assign the next `wanted` rows from a lane on, in at most `most` ranges.
+
+        Where it ends, those of the oldest follow, repeatedly where the data has few rows, unless they have another
+        length. A lane that is not open any more has ended: the oldest of its length is taken instead.
+        """
         taken: dict[int, int] = {}
         found: list[RowRange] = []
         self._advance()
@@ -112,15 +116,14 @@ class ShardCursors:
             self._fronts[length] = front
 
     def _behind(self, length: int, number: int, taken: Mapping[int, int]) -> bool:
-        """Whether that shard of all epochs of a length has something left, once so many rows more are `taken` of
-        some."""
+        """Return whether that shard, of all epochs of a length, has rows left once those `taken` are gone."""
         epoch, place = divmod(number, len(self._orders[length]))
         shard = self._orders[length][place]
         done = self.handed.get(shard, 0) + taken.get(shard, 0)
         return done < (epoch + 1) * self.rows.sizes[shard]
 
     def _oldest(self, taken: Mapping[int, int]) -> int:
-        """The shard that comes next of all."""
+        """Return the next shard of all."""
         behind = {
             length: next(n for n in count(front) if self._behind(length, n, taken))
             for length, front in self._fronts.items()
@@ -129,6 +132,6 @@ class ShardCursors:
         return self._orders[length][behind[length] % len(self._orders[length])]
 
     def _place(self, length: int, number: int) -> int:
-        """Of that shard of all epochs of a length, in the order of all."""
+        """Return the place of that shard, of all epochs of a length, in the order of all."""
         epoch, place = divmod(number, len(self._orders[length]))
         return epoch * self.rows.num_shards + self._turns[self._orders[length][place]]

@@ -14,6 +14,7 @@ from typing import Any
 
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.fold import MOST_OPEN
@@ -33,11 +34,12 @@ COPIED_AT = 0.5
 
 
 class Speculation(Part):
-    """Keeps which open work is late, when to look again, and who came second."""
+    """Keeps which open work is late, and when to look again."""
 
     def __init__(
         self,
         context: Context,
+        records: NodeRecords,
         uploads: Uploads,
         membership: Membership,
         arrivals: Arrivals,
@@ -46,10 +48,9 @@ class Speculation(Part):
     ) -> None:
         super().__init__(context)
         self.uploads, self.membership, self.arrivals, self.evaluation = uploads, membership, arrivals, evaluation
-        self.memory_limits = memory_limits
+        self.records, self.memory_limits = records, memory_limits
         self.asynchronous = context.settings.asynchronous
         self._late: list[int] = []
-        self._beaten: dict[str, int] = {}  # who came second, in the round of which version
         self._look_at = 0.0
 
     # What is late
@@ -130,7 +131,7 @@ class Speculation(Part):
         discarded then."""
         twin = self.state.works.get(work.twin)
         if twin is not None and twin.assignment not in self.uploads.inspecting:
-            self._beaten[twin.node] = work.base
+            self.records[twin.node].session.beaten_in = work.base
             yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
             yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
 
@@ -139,10 +140,7 @@ class Speculation(Part):
         the aggregation rule needs it."""
         state = self.state
         enough = len(state.buffer.slots) >= self.context.settings.versions.least(state.num_live)
-        return enough and self._beaten.get(node) == state.newest.version
-
-    def forget(self, node: str) -> None:
-        self._beaten.pop(node, None)
+        return enough and self.records[node].session.beaten_in == state.newest.version
 
     def _assigned(self, d: Assigned) -> None:
         if self._waited_for:  # what was just given is not late before

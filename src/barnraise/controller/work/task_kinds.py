@@ -1,4 +1,4 @@
-"""The kinds of tasks that the controller gives out, in the order in which they are offered.
+"""The kinds of tasks that the controller assigns, in the order in which they are offered.
 
 A new kind of task is one more parameter here.
 """

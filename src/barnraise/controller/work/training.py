@@ -1,7 +1,7 @@
-"""Training tasks: each takes the next rows of a lane (`lanes`), unless work was lost.
+"""Training tasks: each takes the next rows of a lane (`shard_cursors`), unless work was lost.
 
-The scheduler decides who gets what; here is added what must be alike on both sides: base version, the way there, rate,
-seed, and the staleness bound that is fixed as the task is assigned.
+The scheduler decides who gets which task; here the common fields are added: base version, updates, rate, seed, and the
+staleness bound that is fixed at assignment.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from barnraise.ledger.decisions import Assigned, Decision, Terms, VersionClosed
 from barnraise.matching.base import TaskView
 
 IN_FLIGHT = 4.0
-"""By how many times more versions than what is in flight makes a contribution may be behind: as a fleet starts, or a
-line fills, more is on its way when it arrives than when its task was assigned."""
+"""Factor of the versions in flight by which a contribution may be behind: as a fleet starts, or a line fills, more is
+on its way when it arrives than when its task was assigned."""
 
 FEWEST_TASKS = 4
-"""Tasks to a shard, below which there is one lane at a time: who has a shard gains nothing by having it."""
+"""Tasks in a shard, below which there is one lane at a time: a shard on disk gains nothing then."""
 
 TOO_LATE = "the run's token budget was met before"
 
 
 class Training(TaskKind):
-    """Steps on rows."""
+    """A training task: steps on rows."""
 
     task = Train
 
@@ -65,9 +65,9 @@ class Training(TaskKind):
         self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
         self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
-        self._travel = 0.0  # of a usual task, as far as the newest version went along with it: rates times steps
+        self._travel = 0.0  # a usual task's, as far as the newest version moved along it: rates times steps
         self._lanes: list[int] = []
-        self._views: dict[tuple[int, int], TaskView] = {}  # of these lanes, by shard and epoch
+        self._views: dict[tuple[int, int], TaskView] = {}  # views of these lanes, by shard and epoch
         self._offer: list[TaskView] = []
 
     @property
@@ -83,7 +83,7 @@ class Training(TaskKind):
         return state.closing is None or self.settings.asynchronous
 
     def standing(self) -> Sequence[TaskView]:
-        """The next rows of each lane, the oldest first."""
+        """Return the next rows of each lane, the oldest first."""
         if not self.open:
             return ()
         lanes = self.lanes.open(self.state.num_live if self._large else 1)
@@ -96,7 +96,7 @@ class Training(TaskKind):
         return self._offer
 
     def _view(self, shard: int) -> TaskView:
-        """Tasks on the next rows of a lane, up to its end."""
+        """Return tasks on the next rows of a lane, up to its end."""
         tasks, payloads, rows = self.tasks, self.payloads, self.tasks.rows
         left = rows.sizes[shard] - self.state.totals.handed.get(shard, 0) % rows.sizes[shard]
         return TaskView(
@@ -121,7 +121,7 @@ class Training(TaskKind):
         root, skip = number, 0
         if isinstance(work, Work):
             root, skip = work.root, work.done
-            open_yet = work.assignment in state.works  # of which this is a copy
+            open_yet = work.assignment in state.works  # this is a copy of it
             steps = work.local_steps if open_yet else _steps_of(work.local_steps, steps)
             rows, tokens = work.rows, work.credit(steps)
         else:
@@ -155,17 +155,21 @@ class Training(TaskKind):
         yield from self.assigned(decision, msgspec.structs.replace(task, news=news))
 
     def _bound(self, node: NodeState) -> int:
-        """How stale the node's contribution may be: as its speed says, but never less than the versions that are made
-        of what is in flight already, several times over, within what a node of median speed may be. A link or a
-        controller that holds all up makes fast nodes no fresher."""
+        """Return how stale the node's contribution may be: by its speed, and by the versions in flight.
+
+        Never less than several times the versions that are made of work in flight, within the bound of a node of median
+        speed. A link or a controller that delays all makes fast nodes no fresher.
+        """
         bound = self.settings.versions.staleness.bound
         in_flight = math.ceil(IN_FLIGHT * len(self.state.works) / max(1, self.state.buffer.size))
         return max(bound(self.speeds.relative(node)), min(bound(1.0), in_flight))
 
     def _rows(self, shard: int, steps: int) -> tuple[tuple[RowRange, ...], int]:
-        """The rows of a task of `steps` steps from a lane on, all of one length, and its steps: fewer, in whole batches
-        if possible, where the lane ends before, or the data has so few rows that a task would have to go around them
-        too often."""
+        """Return the rows of a task of `steps` steps from a lane on, all of one length, and its steps.
+
+        Fewer, in whole batches if possible, where the lane ends before, or the data has so few rows that a task would
+        pass over them too often.
+        """
         batch_size = self.tasks.batch_size
         wanted = steps * batch_size
         rows = self.lanes.take(shard, wanted, MOST_ROW_RANGES)
@@ -176,8 +180,10 @@ class Training(TaskKind):
         return rows, steps
 
     def _fragment(self, node: NodeState) -> ParameterRange:
-        """The parameters of the node's next contribution: its own turns in asynchronous mode, the round's for all
-        else."""
+        """Return the parameters of the node's next contribution.
+
+        Its own rotation over the ranges in asynchronous mode, the round's for all else.
+        """
         turn = node.tally.turns if self.settings.asynchronous else self.state.newest.version
         ranges = self.payloads.partitions[node.tuning.partition]
         return ranges[turn % len(ranges)]
@@ -212,7 +218,7 @@ class Training(TaskKind):
 
 
 def task_of(given: Assigned, batches: Batches) -> Train:
-    """The task of an assignment, without the way to its base."""
+    """Return the task of an assignment, without the updates to its base."""
     terms = given.terms
     return Train(
         id=given.assignment,
@@ -229,7 +235,7 @@ def task_of(given: Assigned, batches: Batches) -> Train:
 
 
 def _steps_of(lost: int, most: int) -> int:
-    """How many of so many lost steps somebody does who takes `most`: what was much for one node is more for another.
+    """Return how many of `lost` lost steps a node with at most `most` steps takes.
 
     >>> _steps_of(100, 1000), _steps_of(100, 10), _steps_of(11, 10)
     (100, 10, 6)

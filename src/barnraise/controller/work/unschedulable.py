@@ -1,4 +1,4 @@
-"""Rows that are too long for the memory of every node that is there: they wait, and somebody has to be told."""
+"""Rows that are too long for the memory of all present nodes: they wait, and the host is told."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from barnraise.models.memory import too_long
 
 
 class Unschedulable(Part):
-    """Keeps of which lengths it was told that nobody takes them. It looks whenever nodes come or go, or turn out
-    to have less memory."""
+    """Keeps the lengths that were reported.
+
+    It checks whenever nodes come or go, or turn out to have less memory.
+    """
 
     def __init__(self, context: Context, memory_limits: MemoryLimits) -> None:
         super().__init__(context)

@@ -1,6 +1,6 @@
-"""What became of the nodes' time and of what was offered to them, onto the ledger once a minute.
+"""The use of the nodes' time and of offers, on the ledger once a minute.
 
-A node is there once it has told how fast it is, and busy while it has a task without a verdict.
+A node is present once it has told its speed, and busy while it has a task without a verdict.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ TOLD_EVERY = 60.0
 
 
 class Utilisation(Part):
-    """Keeps who is there and who is busy, and adds up. Empty after a restart, like all that was observed."""
+    """Keeps which nodes are present and busy, and sums the times.
+
+    Empty after a restart, like all observations.
+    """
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -28,7 +31,7 @@ class Utilisation(Part):
         self._at = self._told_at = 0.0
 
     def until(self, time: float) -> MatchingTally:
-        """The figures as of `time`."""
+        """Return the figures as of `time`."""
         if not self.state.progress.final and time > self._at:
             self.tally.available += (time - self._at) * len(self._there)
             self.tally.busy += (time - self._at) * len(self._busy)

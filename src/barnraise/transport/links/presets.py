@@ -101,7 +101,7 @@ def parse(text: str, index: int = 0) -> Link:
     delay one way and jitter (`us`, `ms`, `s`); loss (`%`). Raises UnknownNameError and OptionError.
 
     >>> parse("10mbit/50ms").up
-    Way(rate=1250000.0, delay=0.05, jitter=0.0, loss=0.0, duplication=0.0)
+    LinkDirection(rate=1250000.0, delay=0.05, jitter=0.0, loss=0.0, duplication=0.0)
     >>> parse("cellular/2mbit/8mbit").down.rate
     1000000.0
     """
