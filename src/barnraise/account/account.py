@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from barnraise.account.chronicle import Happening
+from barnraise.account.doubts import Doubt
 from barnraise.account.folded import Folded
 from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
@@ -34,7 +35,7 @@ class Dispatched:
     error: float | None = None
     within: float | None = None
     foreseen: int = 0
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

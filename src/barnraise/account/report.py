@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from barnraise.account import charts, nodes
 from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
+from barnraise.account.doubts import states
 from barnraise.account.facts import facts
 from barnraise.account.scores import by_kind, judgement, shares
 from barnraise.core.text import printable, visible
@@ -92,7 +93,9 @@ def _section(title: str) -> Iterator[str]:
 
 
 def _workers(account: Account) -> Iterator[str]:
-    rows = nodes.recorded(account.nodes, running=False, finished=bool(account.finished), doubts=account.dispatch.doubts)
+    rows = nodes.recorded(
+        account.nodes, running=False, finished=bool(account.finished), doubts=states(account.dispatch.doubts)
+    )
     shown = nodes.in_order_of_interest(rows, MOST_ROWS)
     totals = {node.node: node for node in account.nodes}
     header = (

@@ -11,6 +11,7 @@ import msgspec
 from barnraise.account import nodes
 from barnraise.account.account import Account, read
 from barnraise.account.chronicle import Happening, plain
+from barnraise.account.doubts import states, waiting_text
 from barnraise.account.facts import facts
 from barnraise.core.errors import CorruptionError
 from barnraise.core.text import printable
@@ -57,6 +58,8 @@ def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> Ru
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
         lines.append(("seal", marks.seal))
+    if pid is not None and (waiting := waiting_text(account.dispatch.doubts, account.end)):
+        lines.append(("waiting", waiting))
     return RunStatus(
         run=account.run.path.name,
         state=state(account, pid),
@@ -159,7 +162,7 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
 
 
 def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
-    running, doubts = pid is not None, account.dispatch.doubts
+    running, doubts = pid is not None, states(account.dispatch.doubts)
     return nodes.recorded(account.nodes, running=running, finished=bool(account.finished), doubts=doubts)
 
 

@@ -9,6 +9,7 @@ import typer
 from barnraise.account import nodes
 from barnraise.account import scores as sat
 from barnraise.account.account import Account
+from barnraise.account.doubts import states
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
 from barnraise.account.run_status import marks_of
@@ -53,7 +54,9 @@ def show(account: Account, scores: SatScores | None) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), text))
     console.say()
     for line in node_table(
-        nodes.recorded(account.nodes, running=False, finished=bool(account.finished), doubts=account.dispatch.doubts)
+        nodes.recorded(
+            account.nodes, running=False, finished=bool(account.finished), doubts=states(account.dispatch.doubts)
+        )
     ):
         screen.print(Text("  ").append_text(line))
     console.say()

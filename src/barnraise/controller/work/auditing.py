@@ -138,8 +138,9 @@ class Auditing(TaskKind):
     # Which
 
     def seed(self, work: Work) -> int:
-        """Of the sketch of a contribution that is to be done anew; 0 for one that is not, as a residual. What the
-        node says of it does not count."""
+        """Return the seed of the sketch of a contribution that is to be repeated; 0 for one that is not.
+
+        What the node says of the contribution does not count."""
         if not work.task.trains or not self.settings.share:
             return 0
         share, drawn = self.settings.share, self._drawn(str(work.assignment))
@@ -251,10 +252,8 @@ class Auditing(TaskKind):
         return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
 
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
-        """Whether a node may do a case anew by now. Half as soon who was never found sound; all of them where there are
-        few."""
-        speeds = self.speeds
-        window = min(max(speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
+        """Tell whether a node may repeat a case by now. Nodes that were never found sound wait twice as long."""
+        window = min(max(self.speeds.usual_period / 2, LEAST_WINDOW), LONGEST_WINDOW)
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
         doubled = min(len(case.passed), 64) + int(windows)
         chance = DRAWN * 2.0**doubled / max(1, self.state.num_live - 1)
@@ -384,7 +383,7 @@ class Auditing(TaskKind):
         yield from self.looked_for()
 
     def _noted(self, d: Noted) -> None:
-        """Counts work to be done anew that its node gave back."""
+        """Count repeated work that its node gave back."""
         if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
             number = d.note.assignment
             if any(case.by == number for case in self.cases.values()):

@@ -1,0 +1,88 @@
+"""When a checkpoint is taken: after some time, earlier when payloads take much room, later after a failure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from barnraise.controller.state import actions as act
+from barnraise.controller.versions.ending import Ending
+
+from ....state_machine.engine import Engine, contribution, engine_settings
+
+SIZE = 420
+"""Bytes of the payload of a contribution of the engine's."""
+
+
+def run(**changes: float) -> Engine:
+    engine = Engine(engine_settings(**{"buffer_size": 1, "tokens": 10**9, "checkpoint_seconds": 1e6} | changes))
+    engine.hello("a")
+    return engine
+
+
+def version(engine: Engine) -> None:
+    """One more version, with all that is asked for but checkpoints."""
+    engine.next("a")
+    engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
+    while jobs := [job for job in engine.jobs if not isinstance(job, act.Checkpoint)]:
+        engine.answer(jobs[0])
+
+
+def asked(engine: Engine) -> bool:
+    """Whether a checkpoint is being taken."""
+    return any(isinstance(job, act.Checkpoint) for job in engine.jobs)
+
+
+def answer(engine: Engine, *, good: bool = True) -> None:
+    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)), good=good)
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+def test_payloads_of_some_size_bring_a_checkpoint_forward(most: int) -> None:
+    engine, taken = run(checkpoint_bytes=most * SIZE), []
+    for number in range(1, 31):
+        version(engine)
+        if asked(engine):
+            taken.append(number)
+            answer(engine)
+    assert taken == list(range(most, 31, most))
+
+
+def test_what_comes_while_a_checkpoint_is_written_counts_for_the_next() -> None:
+    engine = run(checkpoint_bytes=3 * SIZE)
+    for _ in range(5):
+        version(engine)
+    answer(engine)
+    assert engine.machine.parts[Ending].unsaved == 2 * SIZE
+    version(engine)
+    assert asked(engine)
+
+
+def test_a_checkpoint_that_fails_is_tried_again_at_growing_intervals() -> None:
+    engine, tried = run(checkpoint_bytes=SIZE, checkpoint_seconds=60.0), []
+    for second in range(400):
+        engine.now = float(second)
+        engine.heartbeat("a")
+        version(engine)
+        if asked(engine):
+            tried.append(second)
+            answer(engine, good=False)
+    pauses = [later - sooner for sooner, later in pairwise(tried)]
+    assert pauses[:6] == [2, 4, 8, 16, 32, 60]
+    assert set(pauses[6:]) == {60}
+    engine.now = 400.0 + 60.0
+    engine.heartbeat("a")
+    version(engine)
+    answer(engine)
+    assert engine.machine.parts[Ending].unsaved == 0
+    version(engine)
+    assert asked(engine), "the disk takes checkpoints again"
+
+
+def test_after_a_restart_nothing_is_unsaved_that_is_not_known() -> None:
+    engine = run(checkpoint_bytes=3 * SIZE)
+    for _ in range(2):
+        version(engine)
+    engine.crash()
+    assert engine.machine.parts[Ending].unsaved == 0
