@@ -41,9 +41,8 @@ class Doubts(Reducer):
             doubt = Doubt(HELD_OFF, decision.time + note.seconds, note.reason)
         elif isinstance(note, notes.Sentence):
             until = math.inf if note.until is None else note.until
-            doubt = Doubt(
-                BANNED if until == math.inf else QUARANTINED, until, "what it handed in was found to be wrong"
-            )
+            state = BANNED if until == math.inf else QUARANTINED
+            doubt = Doubt(state, until, "what it handed in was found to be wrong")
         else:
             return
         earlier = [one for one in self.found.get(decision.node, ()) if one.until > doubt.until]
@@ -66,7 +65,7 @@ def waiting_text(doubts: Mapping[str, Doubt], time: float) -> str:
     >>> held = Doubt(HELD_OFF, 40.0, "on probation")
     >>> waiting_text({"ann": held, "bob": Doubt(BANNED, math.inf, "wrong")}, 10.0)
     'ann: on probation, 30 s more'
-    >>> waiting_text({f"node-{number}": held for number in range(9)}, 10.0)[-32:]
+    >>> waiting_text({f"node-{number}": held for number in range(9)}, 10.0)[-33:]
     'on probation, 30 s more; 5 others'
     """
     held = [(node, doubt) for node, doubt in doubts.items() if doubt.state == HELD_OFF]

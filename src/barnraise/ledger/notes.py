@@ -176,7 +176,7 @@ class Reopened(Note, frozen=True, gc=False):
 
 
 class HeldOff(Note, frozen=True, gc=False):
-    """A node that is repeatedly lost and returns gets no tasks for these seconds."""
+    """A node gets no tasks for these seconds, for the reason that is told."""
 
     seconds: float
     reason: str
