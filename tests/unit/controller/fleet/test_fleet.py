@@ -34,7 +34,7 @@ from barnraise.wire.messages import (
     Subscribe,
 )
 
-from ..state_machine.engine import Engine, digest, engine_settings
+from ....state_machine.engine import Engine, digest, engine_settings
 
 
 def fleet(*nodes: str, **settings: object) -> Engine:
