@@ -34,6 +34,8 @@ from barnraise.account.scores import as_json
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
+from barnraise.config.aliases import canonical
+from barnraise.config.load import nested
 from barnraise.plan import Purpose, resolve
 
 EXAMPLE = Path(__file__).parents[1] / "examples/sat-neo.yaml"
@@ -76,8 +78,8 @@ def content(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found["run"]["seed"] = seed
     for section, values in (QUICK if options.quick else {}).items():
         found[section] |= values
-    for section, key, value in options.set:
-        found[section][key] = value
+    for section, keys in canonical(nested(dict(options.set)), found).content.items():
+        found[section] = found.get(section, {}) | keys
     return found
 
 
@@ -173,11 +175,10 @@ def digest(run_file: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(run_file, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def given(text: str) -> tuple[str, str, Any]:
-    """`training.tokens=5000000` as section, key and value."""
-    place, _, value = text.partition("=")
-    section, _, key = place.partition(".")
-    return section, key, yaml.safe_load(value)
+def given(text: str) -> tuple[str, Any]:
+    """`training.tokens=5000000` as key and value."""
+    key, _, value = text.partition("=")
+    return key, yaml.safe_load(value)
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def scaled(content: dict[str, Any]) -> dict[str, Any]:
         link = parse(worker["link"])
         rates = (link.throughput(way) / MBIT / SCALE for way in (link.up, link.down))
         slow = "/".join(f"{rate:g}mbit" for rate in rates)
-        workers.append(worker | {"link": f"{worker['link']}/{slow}/0%", "memory": worker["memory"] // 60})
+        workers.append(worker | {"link": f"{worker['link']}/{slow}/0%", "memory_bytes": worker["memory_bytes"] // 60})
     return content | {
         "model": {"architecture": "gpt2", "config": {"hidden_size": 48, "num_layers": 2, "num_heads": 2}},
         "data": {
@@ -224,7 +224,8 @@ def scaled(content: dict[str, Any]) -> dict[str, Any]:
             "context": [64, 128, 256],
             "shard_bytes": content["data"]["shard_bytes"] // SCALE,
         },
-        "controller": content["controller"] | {"threads": 1, "evaluations": 400, "evaluation_rows": 32},
+        "controller": content["controller"] | {"threads": 1},
+        "evaluation": content["evaluation"] | {"times": 400, "rows": 32},
         "network": {"controller_link": f"{10_000 / SCALE:g}mbit"},
         "training": content["training"] | {"batch_size": 2, "local_steps": 20},
         "workers": workers,
@@ -233,7 +234,7 @@ def scaled(content: dict[str, Any]) -> dict[str, Any]:
 
 def alike(content: dict[str, Any]) -> dict[str, Any]:
     """Rows of one length, in shards that take two tasks each; lines and memory that do not differ."""
-    workers = [worker | {"link": "good", "memory": 24_000_000_000} for worker in content["workers"]]
+    workers = [worker | {"link": "good", "memory_bytes": 24_000_000_000} for worker in content["workers"]]
     data = content["data"] | {"context": 512, "shard_bytes": 400_000}
     return content | {"data": data, "workers": workers}
 
@@ -244,7 +245,7 @@ def alone(content: dict[str, Any], *, large: bool) -> dict[str, Any]:
     training = content["training"]
     if large:
         training = training | {"batch_size": training["batch_size"] * len(content["workers"]), "local_steps": 2}
-    return content | {"workers": [fastest | {"link": "none", "memory": 1 << 34}], "training": training}
+    return content | {"workers": [fastest | {"link": "none", "memory_bytes": 1 << 34}], "training": training}
 
 
 def difference(ours: list[float], theirs: list[float]) -> float:

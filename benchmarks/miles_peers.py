@@ -82,9 +82,9 @@ PEERS = [
     ),
 ]  # fmt: skip
 BARNRAISE: dict[str, dict[str, Any]] = {
-    "barnraise": {"training": {"compression": "int4", "downlink_compression": "int4"}},
+    "barnraise": {"exchange": {"compression": "int4", "downlink_compression": "int4"}},
     "barnraise-sparse": {
-        "training": {
+        "exchange": {
             "compression": "sparse_loco",
             "error_feedback_keep": 1.0,
             "downlink_compression": "sparse_loco",
@@ -106,12 +106,12 @@ def run_file(name: str, options: argparse.Namespace, folder: Path, seed: int) ->
         "run": {"name": "peers", "seed": seed, "dir": str(folder / "runs")},
         "model": {"architecture": "gpt2", "config": MODELS[options.model]},
         "data": {"kind": "text", "files": files(options.data), "context": CONTEXT},
-        "controller": {"host": namespaces.address(0), "evaluations": round(options.snapshots * options.tokens / likely),
-                       "evaluation_rows": HELD_OUT_ROWS},
+        "controller": {"host": namespaces.address(0)},
         "training": {"tokens": options.tokens, "batch_size": options.batch, "local_steps": options.local_steps,
                      "learning_rate": options.learning_rate, "schedule": options.schedule,
                      "warmup_tokens": options.tokens // 20 if options.schedule == "cosine" else 0,
                      **ADAMW},
+        "evaluation": {"times": round(options.snapshots * options.tokens / likely), "rows": HELD_OUT_ROWS},
     }  # fmt: skip
     return {**chosen, **{name: {**(chosen.get(name) or {}), **section} for name, section in common.items()}}
 

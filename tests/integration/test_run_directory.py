@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
+import hashlib
 import json
 import os
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from barnraise.assembly import hosting
 from barnraise.assembly.addresses import address, listen, recorded_mode, recorded_uri
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.config.aliases import MOVED
 from barnraise.config.load import load
 from barnraise.config.schema import ControllerSection
 from barnraise.config.trial_sections import WorkerSection
@@ -100,6 +106,40 @@ def test_a_run_begun_before_run_files_were_kept_is_resumed_with_the_one_it_has(t
         "run_file"
     ]
     close(again)
+
+
+def test_a_run_of_an_older_barnraise_goes_on_with_the_old_names_of_keys(run: RunDirectory) -> None:
+    """Its run.yaml and its ledger have them. Neither is a change, and run.yaml stays as it is."""
+    text = yaml.safe_dump(older(yaml.safe_load(run.run_file.read_text())))
+    run.run_file.write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    with closing(sqlite3.connect(run.ledger)) as ledger, ledger:
+        (told,) = ledger.execute("SELECT detail FROM events WHERE kind = 'run_file'").fetchone()
+        note = json.loads(told)
+        note["content"] = older(note["content"])
+        ledger.execute("UPDATE events SET detail = ? WHERE kind = 'run_file'", (json.dumps(note),))
+    kinds = []
+    for _ in range(2):
+        host = start(run, plan_of(run))
+        noted = [a.decision for a in host.first if isinstance(a, Journal) and isinstance(a.decision, Noted)]
+        host.ledger.commit(noted, {})
+        kinds.append([decision.kind for decision in noted if decision.kind in ("run_file", "rests_on")])
+        assert [d.note.files["run.yaml"] for d in noted if d.kind == "rests_on"] in ([digest], [])
+        close(host)
+    assert kinds == [["rests_on"], []]
+    assert run.run_file.read_text() == text
+    edit(run, r"\n  compression: none", "\n  compression: topk")
+    with pytest.raises(RunFileError, match=r"exchange\.compression was 'none' and is 'topk'"):
+        start(run, plan_of(run))
+
+
+def older(content: dict[str, Any]) -> dict[str, Any]:
+    """A run file's content under the old names of its keys, as an older barnraise wrote it."""
+    moved = copy.deepcopy(content)
+    for old, key in MOVED.items():
+        (former, spelling), (section, name) = old.split("."), key.split(".")
+        moved[former][spelling] = moved[section].pop(name)
+    return {section: keys for section, keys in moved.items() if keys != {}}
 
 
 @pytest.mark.parametrize("damage", ["deleted", "empty", "cut"])

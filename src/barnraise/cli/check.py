@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnraise.cli import console
-from barnraise.config.document import read
+from barnraise.config.aliases import canonical
+from barnraise.config.document import Document, read
 from barnraise.config.load import build
 from barnraise.config.problems import Problem, as_rows
 from barnraise.core.errors import InputError, RunFileError
+from barnraise.core.program import program
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -34,15 +36,25 @@ def check(
         bool, typer.Option("--lab", help="Check it for `lab`: links, and their faults, are emulated.")
     ] = False,
     simulate: Annotated[bool, typer.Option("--simulate", help="Check it for `simulate`: all is modelled.")] = False,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Print the file with the present names of keys, and do nothing else.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Say whether a run file is sound, and what the run would cost.
 
     Looks at the file itself, at what cannot go together, and at what this machine has: files, port, memory, disk.
     Nothing is started or changed.
+
+    With --upgrade it prints the same run file with the present names of keys instead of old ones and other spellings.
+    Comments are kept, except in a file that refers to parts of itself (*name) or is one flow mapping.
     """
+    if upgrade:
+        _upgrade(run_file)
+        return
     try:
-        plan, estimate = _verify(run_file, {"serve": serve, "lab": lab, "simulate": simulate})
+        document = read(run_file)
+        plan, estimate = _verify(document, {"serve": serve, "lab": lab, "simulate": simulate})
     except RunFileError as error:
         if not json:
             raise
@@ -59,14 +71,29 @@ def check(
     console.say(f"{run_file} is sound: {plan.purpose.value}, {'a' * plan.asynchronous}synchronous")
     for label, text in _lines(plan, estimate):
         console.say(f"  {label:<14} {text}")
+    if renamed := len(canonical(document.content).spelled):
+        told = f"{count_text(renamed, 'key')} under an old name or another spelling"
+        console.say(
+            f"  {'names':<14} {told}: {program()} check {run_file} --upgrade prints the file with the present ones"
+        )
 
 
-def _verify(run_file: Path, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
+def _upgrade(run_file: Path) -> None:
+    """Print the run file with the keys' present names."""
+    from barnraise.config.upgrade import upgraded
+
+    read(run_file)  # whose errors say what to do about a file that cannot be read
+    found = upgraded(run_file.read_text("utf-8-sig"), str(run_file))
+    if not found.commented:
+        console.warn(f"{run_file}: its comments are dropped, since it has a form in which they cannot be placed")
+    console.say(found.text.removesuffix("\n"))
+
+
+def _verify(document: Document, wanted: dict[str, bool]) -> tuple[Plan, Estimate]:
     """`wanted`: for which command; for none `serve` or `train`, by whether workers are listed."""
     commands = [name for name, is_wanted in wanted.items() if is_wanted]
     if len(commands) > 1:
         raise InputError(f"a file is checked for one command at a time, not for {' and '.join(commands)}")
-    document = read(run_file)
     build(document)  # before the imports: a file that does not fit the schema needs none of them
     from barnraise.plan.purpose import Purpose
     from barnraise.plan.verify import verify

@@ -145,7 +145,9 @@ def _rename(result: Canonical, spelling: Path, key: Path, wanted_rule: str, rule
         result.problems.append(Problem(spelling, message))
         return
     section, name = key[:-1], str(key[-1])
-    target = result.content.setdefault(str(key[0]), {}) if len(section) == 1 else _section(result.content, section)
+    if len(section) == 1 and result.content.get(str(key[0])) is None:
+        result.content[str(key[0])] = {}  # not there, or empty
+    target = _at(result.content, section[:1]) if len(section) == 1 else _section(result.content, section)
     if not isinstance(target, dict):
         return  # the section itself is wrong, and will be reported
     if name in target:

@@ -88,7 +88,7 @@ def unknown_key(path: Path, content: dict[str, Any]) -> str:
     """Return the hint for an unknown key: the nearest one here, or the section where it belongs."""
     section, key = path[:-1], str(path[-1])
     here, heading = known_keys(section, content), _heading(section)
-    homes = [home for home in _homes().get(key, []) if home.section != heading]
+    homes = [home for home in _homes().get(key, []) if home != _Home(heading, key)]
     if homes and all(home.key == key for home in homes):
         return f"unknown key here; it belongs under {' or '.join(home.section for home in homes)}"
     if homes:

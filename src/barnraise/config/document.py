@@ -86,11 +86,7 @@ def parse(content: str | bytes, name: str = "run file") -> Document:
     text = _decoded(content, name) if isinstance(content, bytes) else content
     reader = _Reader()
     try:
-        loader = _Loader(text)
-        try:
-            root = loader.get_single_node()
-        finally:
-            loader.dispose()
+        root = compose(text)
         value = reader.value(root, (), 0) if root is not None else None
     except yaml.MarkedYAMLError as error:
         raise refusal(name, [_syntax(error)]) from error
@@ -104,6 +100,15 @@ def parse(content: str | bytes, name: str = "run file") -> Document:
     if not isinstance(value, dict):
         raise RunFileError(f"{name} is not a run file: it must hold sections such as `model:` and `data:`")
     return Document(name, value, reader.lines)
+
+
+def compose(text: str) -> yaml.Node | None:
+    """`text` as YAML nodes, which know where they stand; None where there are none. Raises yaml.YAMLError."""
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
 
 
 def parse_value(text: str) -> Any:

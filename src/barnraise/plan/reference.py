@@ -35,8 +35,9 @@ A run file is YAML. `barnraise init` writes a short one to start from ({presets}
 key. `barnraise check RUN.yaml` says whether one is sound and what the run would cost.
 
 A key that is not given has its default; an unknown key is refused, with the nearest known one. Numbers may be written
-`2_000_000`, `2e6` or `1e-3`. Editors that know JSON Schema complete and check run files with
-[run-file.schema.json](run-file.schema.json).
+`2_000_000`, `2e6` or `1e-3`. The last column of a table has the old names and other spellings of a key, which are read
+too: `barnraise check RUN.yaml --upgrade` prints a file with the present ones. Editors that know JSON Schema complete
+and check run files with [run-file.schema.json](run-file.schema.json).
 """
 
 

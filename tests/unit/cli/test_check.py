@@ -141,6 +141,15 @@ def test_who_looks_at_whose_work(folder: Path, capsys: pytest.CaptureFixture[str
     assert "checked        0.05 of the contributions by another node that does them anew, 0.2" in found["stateless"]
 
 
+def test_other_names_of_keys_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for controller, told in (("max_staleness: 7, gradient_clip_norm: 1", "2 keys"), ("lease: 1.3", "")):
+        (folder / "run.yaml").write_text(RUN + f"controller: {{{controller}}}\n")
+        assert run("check", "run.yaml") == 0
+        out = capsys.readouterr().out
+        assert (f"  names          {told} under an old name or another spelling: " in out) == bool(told)
+        assert ("check run.yaml --upgrade prints the file with the present ones" in out) == bool(told)
+
+
 def test_audits_take_nodes_out_of_rounds_that_wait(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rounds = (
         RUN.replace("batch_size: 4", "batch_size: 4}\ntrust: {audits: 0.1") + "controller: {use_async_training: %s}\n"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
+import yaml
 
 from barnraise.config import RunFile, load
 from barnraise.config.aliases import ALIASES, EACH, Alias, canonical
@@ -101,7 +104,28 @@ def test_an_override_may_be_another_spelling() -> None:
     assert load(BASE, {"training.gradient_clip_norm": 2}).training.gradient_clip == 2
 
 
-@pytest.mark.parametrize("section", ["training", "workers", "faults", "controller"])
+@pytest.mark.parametrize("given", ["training.compression", "exchange.compression"])
+@pytest.mark.parametrize("override", ["training.compression", "exchange.compression"])
+def test_an_override_counts_instead_of_a_key_under_either_name(given: str, override: str) -> None:
+    section, name = given.split(".")
+    assert load(BASE | {section: {name: "topk"}}, {override: "fp16"}).exchange.compression == "fp16"
+
+
+def test_a_bound_may_override_that_of_the_files_rule() -> None:
+    assert load(BASE | {"aggregation": {"rule": "krum", "f": 1}}, {"training.krum_f": 2}).aggregation.f == 2
+    with pytest.raises(RunFileError, match=r"counts only with aggregation\.rule: krum, but that is mean"):
+        load(BASE | {"aggregation": {"rule": "mean"}}, {"training.krum_f": 2})
+
+
+def test_both_names_of_a_key_are_refused_where_they_stand(tmp_path: FilePath) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"{yaml.safe_dump(BASE)}exchange: {{compression: topk}}\ntraining:\n  compression: fp16\n")
+    expected = "run.yaml:9: training.compression: is another spelling of exchange.compression: exchange.compression is"
+    with pytest.raises(RunFileError, match=re.escape(expected)):
+        load(file)
+
+
+@pytest.mark.parametrize("section", ["training", "workers", "faults", "controller", "exchange"])
 @pytest.mark.parametrize("value", [5, "x", [1], [None], [[1]], {"join": 1}])
 def test_sections_of_another_form_are_left_to_the_schema(section: str, value: object) -> None:
     canonical({section: value})

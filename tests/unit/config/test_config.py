@@ -158,6 +158,9 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "unknown key; did you mean 'exchange.compression_ratio'?",
         ),
         ("training", {"max_staleness": 1}, "max_staleness", "unknown key here; it is staleness.max"),
+        ("aggregation", {"aggregation_rule": 1}, "aggregation_rule", "unknown key here; it is aggregation.rule"),
+        ("exchange", {"compresion": 1}, "compresion", "unknown key; did you mean 'compression'?"),
+        ("trust", {"buffer_size": 1}, "buffer_size", "unknown key here; it belongs under aggregation"),
         ("controller", {"gradient_clip": 1}, "gradient_clip", "unknown key here; it belongs under training"),
         (
             "controller",

@@ -81,9 +81,24 @@ def test_a_rule_withstands_as_many_as_lie_unless_it_says_otherwise() -> None:
     }
 
 
+def test_keys_of_a_rule_may_have_their_sections_or_old_names() -> None:
+    def contents(rule: Any, codec: Any) -> list[dict[str, Any]]:
+        return [dict(cell.content) for cell in cells(rules=[rule], codecs=[codec], liars=["1 of 4"])]
+
+    wanted = contents({"aggregation.rule": "median", "trust.scores": 0.2}, {"exchange.compression": "topk"})
+    assert contents({"aggregation_rule": "median", "scores": 0.2}, {"compression": "topk"}) == wanted
+    nested = {"aggregation": {"rule": "median"}, "trust": {"scores": 0.2}}
+    assert contents(nested, {"exchange": {"compression": "topk"}}) == wanted
+    assert {load(content).trust.scores for content in wanted} == {0.0, 0.2}
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        (
+            {"rules": [{"aggregation_rule": "mean", "aggregation.rule": "median"}]},
+            "rules[0]: training.aggregation_rule: is another spelling of aggregation.rule",
+        ),
         ({"attacks": ["sing_flip"]}, "attacks[0]: unknown attack 'sing_flip'; did you mean 'sign_flip'"),
         ({"attacks": ["zero", {"kind": "ipm", "eps": 1}]}, "attacks[1]: attack 'ipm' has no option 'eps'"),
         ({"rules": ["mean", "krumm"]}, "rules[1]: unknown aggregation rule 'krumm'; did you mean 'krum'"),

@@ -16,6 +16,7 @@ from barnraise.cli.reference import PAGES, write
 from barnraise.cli.reference_pages import commands_page, ledger_page, messages_page, parts_page
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config import load, template
+from barnraise.config.aliases import MOVED
 from barnraise.config.data_sections import SatData
 from barnraise.config.keys import json_schema, sections
 from barnraise.controller.machine import PARTS
@@ -135,6 +136,19 @@ def test_the_sat_section_has_the_options_and_defaults_of_the_data_it_makes() -> 
     options: dict[str, Any] = SatOptions().as_dict()
     assert section.keys() == options.keys()
     assert section | {"seed": options["seed"]} == options
+
+
+def test_the_json_schema_marks_other_spellings_as_deprecated() -> None:
+    schema = json.loads(schema_text())
+    for old, key in MOVED.items():
+        (former, spelling), (section, name) = old.split("."), key.split(".")
+        found = schema["$defs"][f"{former.capitalize()}Section"]["properties"][spelling]
+        wanted = schema["$defs"][f"{section.capitalize()}Section"]["properties"][name]
+        assert found == wanted | {"deprecated": True, "description": f"Another spelling of {key}."}
+    worker = schema["$defs"]["WorkerSection"]["properties"]
+    assert worker["memory"]["deprecated"]
+    assert "deprecated" not in worker["memory_bytes"]
+    assert "deprecated" not in json.dumps(json_schema()), "the loader's own schema has the keys alone"
 
 
 def test_the_json_schema_knows_what_the_loader_knows() -> None:
