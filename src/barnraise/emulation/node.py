@@ -7,7 +7,6 @@ of rows stay on the node's disk.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import msgspec
 
 from barnraise.controller.state import events as ce
 from barnraise.core.types import AnyTask, Blob, Contribution, News, NodeProfile
+from barnraise.emulation.chances import UNUSED
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import NO_CONTENT, NodeWork
 from barnraise.emulation.world import World
@@ -29,9 +29,6 @@ MESSAGE_BYTES = 200
 """Bytes of a small message on the simulated link, headers included."""
 
 TICK = we.Tick()
-
-UNUSED = random.Random(0)
-"""The generator of links that draw nothing."""
 
 PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
@@ -77,7 +74,7 @@ class Node:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
         self.skew = 0.0  # seconds by which the machine's clock is ahead
-        chances = sim.chances.of(spec.name, "link") if spec.link.draws else UNUSED  # one takes 2.5 kB
+        chances = sim.chances.of(spec.name, "link") if spec.link.draws else UNUSED
         self._up, self._down = spec.link.states(chances)
         self._chance = sim.chances.of(spec.name, "tasks")
         # A steady link treats all small messages alike, and those of one node are far apart.
@@ -171,8 +168,7 @@ class Node:
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:
-            sim = self.sim
-            sim.at(sim.now + seconds, Node.handle, self, incarnation, event)
+            self.sim.at(self.sim.now + seconds, Node.handle, self, incarnation, event)
             return
         for arrival in self._down.send(self.sim.now, MESSAGE_BYTES, small=True):
             self.sim.at(arrival, Node.handle, self, incarnation, event)
