@@ -83,7 +83,7 @@ docs: install  ## write the generated pages under docs/
 	$(BIN)/python -m barnraise.cli.reference
 
 docs-site: $(VENV)/.docs  ## build the documentation site in build/site; broken links fail, nothing is fetched
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir build/site
 
 coverage: $(VENV)/.coverage  ## print the share of lines that the unit and property tests run, by package (ten minutes)
 	$(BIN)/python -m pytest -q -n $(NUM_TEST_PROCESSES) --dist worksteal --cov=barnraise --cov-branch --cov-report= $(COVERED)
