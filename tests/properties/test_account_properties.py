@@ -33,7 +33,7 @@ from barnraise.ledger import (
 from barnraise.wire.manifest import Manifest
 
 from .. import decisions as some
-from ..unit.test_status import RUN_FILE, Blob
+from ..unit.cli.test_status import RUN_FILE, Blob
 
 NODES = ("a", "b", "c", "d")
 
@@ -210,6 +210,22 @@ def test_in_whatever_cuts_an_account_is_read_it_is_the_same(seed: int) -> None:
         for commit in commits_of(seed):
             ledger.commit(commit, payloads(commit))
             assert fields(reader.read()) == fields(read(run))
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds)
+def test_a_process_that_begins_with_the_cache_file_reads_the_same(seed: int) -> None:
+    with a_run() as run, Ledger(run.ledger, run.segments, run="barn") as ledger:
+        bare = RunDirectory(run.path)
+        bare.account_cache = run.path / "none"
+        kept = 0
+        for commit in commits_of(seed):
+            ledger.commit(commit, payloads(commit))
+            with AccountReader(run) as reader:
+                assert reader.rows == kept, "it goes on where the last one stopped"
+                assert fields(reader.read()) == fields(read(bare))
+                reader.keep()
+                kept = reader.rows
 
 
 @settings(deadline=None, max_examples=60)

@@ -17,7 +17,7 @@ from barnraise.core.types import KINDS, Blob, NodeProfile
 from barnraise.wire.messages import PROTOCOL_VERSION, Hello, Leave, Offer, RequestTask
 
 from ..state_machine.engine import contribution, digest
-from ..unit.test_recovery import SIZE, Run, vector
+from ..unit.controller.tensors.test_recovery import SIZE, Run, vector
 from .test_ledger_properties import MEMORY
 
 rates = st.sampled_from([0.0, 5e-324, 1e-308, 1e-9, 1.0, 1e15]) | st.floats(0.0, 1e15)

@@ -37,7 +37,7 @@ from barnraise.verification.certificate import Certificate, CertificatePart, Che
 from barnraise.verification.check import CheckFinding, Unchecked
 
 from ..decisions import assigned, judged
-from ..unit.test_status import make_run
+from ..unit.cli.test_status import make_run
 
 PIECES = (
     "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\x9b31m", "\u202egnp", "\u2066x\u2069", "\u200f", "\nerror: forged\n",
@@ -156,7 +156,7 @@ def warned(text: str) -> str:
 
 
 def from_afar(run: RunDirectory) -> str:
-    told = msgspec.json.decode(run_status.encoded_from_afar(run, 1000), type=run_status.RunStatus)
+    told = msgspec.json.decode(run_status.encoded_from_afar(read(run), 1000), type=run_status.RunStatus)
     heard = run_status.printable_of(told)
     return "\n".join([heard.run, heard.state, *(f"{a}: {b}" for a, b in heard.facts), *(e.text for e in heard.events)])
 

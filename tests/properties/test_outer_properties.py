@@ -12,7 +12,7 @@ from torch import Tensor
 
 from barnraise import training
 
-from ..unit.test_outer import step
+from ..unit.training.test_training_outer import step
 
 torch.set_num_threads(1)
 values = st.integers(-8000, 8000).map(lambda i: i / 8)

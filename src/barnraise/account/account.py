@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from barnraise.account import cache
 from barnraise.account.chronicle import Happening
 from barnraise.account.doubts import Doubt
 from barnraise.account.folded import Folded
+from barnraise.account.market import UNTOLD, MarketStatus, market_of
 from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.reducer import RowFeed
@@ -21,16 +23,21 @@ from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 FLOAT_BYTES = 4
 MANIFEST = "manifest.json"
 
+LEAST_KEPT = 20_000
+"""Rows of a ledger from which on a cache file is worth it."""
+
 
 @dataclass(frozen=True)
 class Dispatched:
-    """How work found its nodes: the matching, or why no market stands; what became of nodes' time when last told; by
-    which share, in the median, what a task took was not what was expected (None: no node had done enough), the share of
-    those that were `within` the standard deviation that was told, and of how many tasks. `doubts` tell why nodes get
-    none at that time (`account.nodes`): they were lost and came back again and again, or were found guilty."""
+    """How work found its nodes: the matching, whether a market stands, and the use of the nodes' time when last told.
+
+    `error` is by which share, in the median, the time of a task was not the expected one (None: no node had done
+    enough), `within` the share of the tasks within the standard deviation that was told, of `foreseen` tasks. `doubts`
+    tell why nodes get no tasks at that time (`account.nodes`): they were lost again and again, or found guilty.
+    """
 
     matching: Matching | None = None
-    no_market: str = ""
+    market: MarketStatus = UNTOLD
     employed: notes.Employed | None = None
     error: float | None = None
     within: float | None = None
@@ -106,25 +113,37 @@ class Account:
             "prediction_error": self.dispatch.error,
             "predicted_within": self.dispatch.within,
             **as_figures(self.dispatch.matching),
-            "no_market": self.dispatch.no_market,
+            "market": self.dispatch.market.stands,
+            "no_market": "" if self.dispatch.market.stands else self.dispatch.market.why,
         }
 
 
 class AccountReader:
-    """Reads the account of a run again and again; each time it costs what the ledger's new rows cost.
+    """Reads the account of a run again and again, at the cost of the ledger's new rows.
 
-    It has one connection to the ledger: for one thread at a time. A reader that raised may not be used again.
+    It begins with the run's cache file where that fits, and writes one where many rows are new. It has one
+    connection to the ledger: for one thread at a time. A reader that raised may not be used again.
     """
 
     def __init__(self, run: RunDirectory) -> None:
-        """Raises RunDirectoryError when the run has no ledger."""
+        """Raises RunDirectoryError when the run has no ledger, StorageError."""
         self.run = run
         self._view = LedgerView(run.ledger)
-        self._folded = Folded()
-        self._feed = RowFeed(self._view, self._folded.reducers, timeline=self._folded.timeline)
+        try:
+            self._folded, self._kept = cache.load(run, self._view) or (Folded(), 0)
+        except BaseException:
+            self._view.close()
+            raise
+        reducers, timeline = self._folded.reducers, self._folded.timeline
+        self._feed = RowFeed(self._view, reducers, after=self._kept, timeline=timeline)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows of the ledger have been read."""
+        return self._feed.rows
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the ledger."""
         self._view.close()
 
     def __enter__(self) -> AccountReader:
@@ -135,9 +154,20 @@ class AccountReader:
     ) -> None:
         self.close()
 
+    def advance(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Read the new rows, and write the cache file where it is far behind. Raises StorageError, CorruptionError."""
+        self._feed.advance(stopped)
+        if self.rows - self._kept >= behind(self.rows):
+            self.keep()
+
+    def keep(self) -> None:
+        """Write the cache file now, if the folder allows it."""
+        cache.save(self.run, self._view, self._folded, self.rows)
+        self._kept = self.rows
+
     def read(self) -> Account:
-        """The account by now. Raises RunDirectoryError, StorageError, CorruptionError."""
-        self._feed.advance()
+        """Return the account by now. Raises RunDirectoryError, StorageError, CorruptionError."""
+        self.advance()
         found, end = self._folded, self._folded.timeline.end
         newest, version = found.newest, found.version
         return Account(
@@ -154,7 +184,7 @@ class AccountReader:
             merging=merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
             dispatch=Dispatched(
                 matching=found.matchings.until(end),
-                no_market=found.matchings.absent,
+                market=market_of(self.run, found.matchings, newest.run_file),
                 employed=newest.employed,
                 error=found.foreseen.hindsight.error,
                 within=found.foreseen.hindsight.within,
@@ -162,6 +192,11 @@ class AccountReader:
                 doubts=found.doubts.at(end),
             ),
         )
+
+
+def behind(rows: int) -> int:
+    """Return how many rows a cache file may be behind a ledger of `rows`: those that a reader folds at once."""
+    return max(LEAST_KEPT, rows // 100)
 
 
 def read(run: RunDirectory) -> Account:

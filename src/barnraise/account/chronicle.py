@@ -26,8 +26,11 @@ class Happening:
 
 
 class Chronicle(Reducer):
-    """Turns what the ledger says of nodes and events into sentences (`happenings`, the oldest first); what is routine
-    is left out. `sessions` and `live` are of nodes; those `dismissed` ended as they were told to, when the run did."""
+    """Turns what the ledger says of nodes and events into sentences, without the routine.
+
+    `happenings` has them, the oldest first. `sessions` and `live` are of nodes; those `dismissed` ended as they were
+    told to, when the run did.
+    """
 
     kinds: ClassVar[Kinds]
 
@@ -44,7 +47,7 @@ class Chronicle(Reducer):
                 self.happenings.append(Happening(decision.time, kind, decision.node, text))
 
     def take(self) -> list[Happening]:
-        """What happened since the last call, which is kept no longer."""
+        """Return what happened since the last call, which is kept no longer."""
         found, self.happenings = self.happenings, []
         return found
 
@@ -67,7 +70,7 @@ class Chronicle(Reducer):
             self.dismissed.add(node)
             return None
         gone = "may take part no more" if changed.change == Change.REVOKED else "is gone"
-        kind = changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT
+        kind = str(changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT)
         return kind, f"{name} {gone}: {printable(changed.reason)}"
 
     def _event(self, noted: Noted) -> tuple[str, str] | None:

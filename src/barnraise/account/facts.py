@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from barnraise.account.account import Account
 from barnraise.account.hindsight import LEARNING
+from barnraise.account.market import MarketStatus
 from barnraise.account.matched import Matching
 from barnraise.account.merging import Merging
 from barnraise.core.text import printable
@@ -46,8 +47,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     dispatch = account.dispatch
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
-    if dispatch.no_market:
-        yield "matching", f"no market stands: {printable(dispatch.no_market)}"
+    if dispatch.matching is None or not dispatch.market.stands:
+        yield "matching", market_text(dispatch.market)
     if (employed := dispatch.employed) is not None:
         yield (
             "nodes",
@@ -66,6 +67,13 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         )
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
+
+
+def market_text(market: MarketStatus) -> str:
+    """Say whether a market of nodes and tasks stands, and why not."""
+    if market.stands is None:
+        return f"not known whether a market stands: {printable(market.why)}"
+    return f"{'a market stands' if market.stands else 'no market stands'}: {printable(market.why)}"
 
 
 def matching_text(matching: Matching) -> str:

@@ -1,5 +1,4 @@
-"""All that a run's account is made of, folded from its ledger's rows: the state of every reducer, which a file can
-hold."""
+"""The state of every reducer of a run's account, folded from its ledger's rows; a file can hold it."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class Folded(msgspec.Struct):
 
     @property
     def reducers(self) -> list[Reducer]:
-        """All of them."""
+        """List the reducers of the account."""
         return [
             self.tallies, self.losses, self.chronicle, self.newest, self.version, self.foreseen, self.matchings,
             self.doubts,

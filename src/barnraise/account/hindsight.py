@@ -1,7 +1,7 @@
-"""How well tasks were foreseen: what the ledger says they were expected to take, beside what they took.
+"""How well tasks were foreseen: the seconds that the ledger expects for them, beside those that they took.
 
-Of the seconds from when a node could begin (it had the task, and its last result had come) to its result. The first ten
-tasks of a node do not count: by them it becomes known.
+A task's time begins when its node could begin (it had the task, and its last result had come), and ends with its
+result. The first ten tasks of a node do not count: from them the controller learns its speed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunningMedian(msgspec.Struct):
 
     @property
     def value(self) -> float | None:
-        """The median; of an even number of them the mean of the two in the middle, and None of none."""
+        """Return the median, None without numbers; the mean of the two in the middle where their number is even."""
         if not self.lower:
             return None
         if len(self.lower) > len(self.upper):
@@ -53,13 +53,16 @@ class RunningMedian(msgspec.Struct):
 
     @property
     def numbers(self) -> list[float]:
-        """All of them, in no order."""
+        """List all numbers, in no order."""
         return [-number for number in self.lower] + self.upper
 
 
 class Hindsight(msgspec.Struct):
-    """Takes assignments and verdicts in their order. `errors` are shares of what tasks took; `told` of them came with a
-    standard deviation, and `near` were within it; `early` are errors of the first tasks of a node."""
+    """Compares expected with measured times; it takes assignments and verdicts in their order.
+
+    `errors` are shares of the time that tasks took; `told` of them came with a standard deviation, and `near` were
+    within it; `early` are errors of the first tasks of a node.
+    """
 
     errors: RunningMedian = msgspec.field(default_factory=RunningMedian)
     early: list[float] = msgspec.field(default_factory=list)
@@ -72,17 +75,19 @@ class Hindsight(msgspec.Struct):
 
     @property
     def error(self) -> float | None:
-        """The median absolute error, as a share of what tasks took; None where no node had more than ten."""
+        """Return the median absolute error as a share of the time taken; None where no node had more than ten tasks."""
         return self.errors.value
 
     @property
     def within(self) -> float | None:
-        """The share of tasks that were within the standard deviation that was told: 68% where it says what it should;
-        None where none was told."""
+        """Return the share of tasks within the standard deviation that was told, None where none was told.
+
+        It is 68% where the deviations are right.
+        """
         return self.near / self.told if self.told else None
 
     def add(self, decision: Decision) -> None:
-        """The next decision of a run; most say nothing of it."""
+        """Take the next decision of a run; most kinds change nothing."""
         if type(decision) is Assigned:
             self.open[decision.assignment] = decision
             self.ahead.setdefault(decision.node, {})[decision.assignment] = None
@@ -100,7 +105,7 @@ class Hindsight(msgspec.Struct):
         ahead.pop(d.assignment, None)
         kind = kind_of(given.kind)
         if not kind.contributes and ahead and min(ahead) < d.assignment:
-            return  # it has overtaken a payload: nobody knows when it was begun
+            return  # it has overtaken a payload: its beginning is not known
         free = self.free.get(d.node, 0.0)
         expected = _expected(given.terms)
         self.free[d.node] = d.time - expected.send

@@ -27,15 +27,17 @@ COUNTS = {"market_events": "events", "moves": "moves", "rematches": "rematches"}
 
 @dataclass(frozen=True)
 class Matching:
-    """What was told last, and the same with shares that are means over the time since the market was first told of."""
+    """The newest figures, and the same with shares that are means over the time since the first."""
 
     newest: Matched
     mean: Matched
 
 
 class Matchings(Reducer):
-    """Takes what was told of the market, in order: its newest figures, the `means` of the shares, which hold from `at`
-    on, and why no market stands (`absent`; empty while one does, and before anything was told)."""
+    """Keeps the market's newest figures, the `means` of its shares, and why no market stands.
+
+    The newest shares hold from `at` on; `absent` is empty while a market stands, and before anything was told.
+    """
 
     kinds: ClassVar[Kinds] = (Matched, NoMarket)
 
@@ -51,8 +53,10 @@ class Matchings(Reducer):
             self.note(decision)
 
     def note(self, noted: Noted) -> None:
-        """The next note. Figures hold from its time on, or from the last one's: a controller's clock may be set
-        back."""
+        """Take the next note. Its figures hold from its time on.
+
+        They hold from the last one's time on where a controller's clock was set back.
+        """
         if isinstance(noted.note, NoMarket):
             self.absent = noted.note.reason
         elif isinstance(noted.note, Matched):
@@ -61,7 +65,7 @@ class Matchings(Reducer):
                 mean.note(self.at, getattr(noted.note, name))
 
     def until(self, time: float) -> Matching | None:
-        """As of `time`; None where no market stands."""
+        """Return the figures as of `time`; None where no market stood."""
         if self.newest is None:
             return None
         means = {name: mean.mean(max(self.at, time)) for name, mean in self.means.items()}
@@ -69,7 +73,7 @@ class Matchings(Reducer):
 
 
 def as_figures(matching: Matching | None) -> dict[str, float | None]:
-    """All of it side by side for programs, None where no market stands."""
+    """Return all figures side by side for programs, None where no market stands."""
     newest, mean = (matching.newest, matching.mean) if matching else (None, None)
     found = {
         **{name: getattr(newest, key, None) for name, key in (COUNTS | SHARES).items()},

@@ -21,10 +21,13 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Merging:
-    """`buffer_size` is K, 0 before there is one. The newest version is made of `nodes` contributions of distinct nodes,
+    """How contributions became the newest version, and how many liars its rule withstands.
+
+    `buffer_size` is K, 0 before there is one. The newest version is made of `nodes` contributions of distinct nodes,
     0 where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
     withstood if that was `guaranteed`. `odds`: how likely more of them lied, by the share that is believed to. The loss
-    gate has left out `excluded` updates so far."""
+    gate has left out `excluded` updates so far.
+    """
 
     buffer_size: int = 0
     nodes: int = 0
@@ -35,8 +38,11 @@ class Merging:
 
 
 class NewestVersion(Reducer):
-    """Knows of which contributions the newest version that exists is made: `closed` by version, without those that are
-    `void`, and those of nodes that the loss gate has `left_out`. `excluded` counts the latter over the whole run."""
+    """Keeps the contributions of which the newest version that exists is made.
+
+    They are those of `closed`, by version, without those that are `void`, and without those of nodes that the loss gate
+    has `left_out`. `excluded` counts the latter over the whole run.
+    """
 
     kinds: ClassVar[Kinds] = (VersionClosed, VersionMade, notes.Voided, notes.Excluded)
 
@@ -67,9 +73,9 @@ class NewestVersion(Reducer):
                 del kept[older]
 
     def nodes(self, view: LedgerView) -> int:
-        """How many contributions the aggregation rule saw for the newest version, each of another node.
+        """Return how many contributions the aggregation rule saw for the newest version, each of another node.
 
-        Of the parts of the parameters that they cut each other into, where the fewest were.
+        Where they are of several ranges of the parameters, the range with the fewest counts.
         """
         void, left_out = self.void.get(self.version, ()), self.left_out.get(self.version, ())
         used = [number for number in self.closed.get(self.version, ()) if number not in void]
@@ -81,7 +87,7 @@ class NewestVersion(Reducer):
 
 
 def merging(nodes: int, excluded: int, size: notes.BufferSize | None, run_file: dict[str, Any]) -> Merging:
-    """How a run merges whose newest version is made of `nodes` contributions. What an old ledger lacks is left out."""
+    """Return how a run merges whose newest version is made of `nodes` contributions; an old ledger lacks some of it."""
     rule, buffer_size = _rule(run_file), size.nodes if size else 0
     if rule is None or not nodes:
         return Merging(buffer_size, nodes, excluded=excluded)

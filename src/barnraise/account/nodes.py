@@ -9,7 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import plain
-from barnraise.controller.state.state import NodeState, State
 from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
 

@@ -22,7 +22,7 @@ class Reducer(msgspec.Struct):
     """The rows that it takes."""
 
     def add(self, row_id: int, decision: Any, view: LedgerView) -> None:
-        """Take the next row. Of the ledger (`view`) it may look up rows before this one, and none after it."""
+        """Take the next row. It may look up earlier rows in the ledger (`view`), and no later ones."""
         raise NotImplementedError
 
 
@@ -39,12 +39,12 @@ class Timeline(msgspec.Struct):
 
     @property
     def end(self) -> float:
-        """The time of the newest row on the run's clock, 0 when there is none."""
+        """Return the time of the newest row on the run's clock, 0 when there is none."""
         return max((last for _, last in self.spans.values()), default=0.0)
 
     @property
     def seconds(self) -> float:
-        """What the controllers' times add up to: the time between them does not count."""
+        """Return the sum of the controllers' times, without the time between them."""
         return sum((last - first for first, last in self.spans.values()), 0.0)
 
 
@@ -63,11 +63,11 @@ class RowFeed:
 
     @property
     def rows(self) -> int:
-        """How many rows of the ledger the reducers have seen."""
+        """Return how many rows of the ledger the reducers have seen."""
         return self._cursor.position
 
-    def advance(self) -> None:
-        """Take all rows that are committed by now. Raises StorageError, CorruptionError."""
+    def advance(self, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Take all rows that are committed by now, fewer if it is `stopped`. Raises StorageError, CorruptionError."""
         for batch in self._cursor.new():
             for row_id, decision in batch.rows:
                 kind = type(decision.note) if isinstance(decision, Noted) else type(decision)
@@ -75,3 +75,5 @@ class RowFeed:
                     take(row_id, decision, self._view)
             if self._timeline is not None:
                 self._timeline.add(batch.spans)
+            if stopped():
+                return

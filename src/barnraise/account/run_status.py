@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from barnraise.account import nodes
-from barnraise.account.account import Account, read
+from barnraise.account.account import Account
 from barnraise.account.chronicle import Happening, plain
 from barnraise.account.doubts import states, waiting_text
 from barnraise.account.facts import facts
@@ -88,9 +88,9 @@ def from_afar(whole: RunStatus) -> RunStatus:
     return msgspec.structs.replace(whole, nodes=tuple(rows), told=told, losses=whole.losses[::step])
 
 
-def encoded_from_afar(run: RunDirectory, budget: int) -> bytes:
-    """Return the same as bytes, in the process of `run`'s controller."""
-    return msgspec.json.encode(from_afar(standing(read(run), budget, os.getpid(), marks_of(run))))
+def encoded_from_afar(account: Account, budget: int) -> bytes:
+    """Return the same as bytes, in the process of the controller of the account's run."""
+    return msgspec.json.encode(from_afar(standing(account, budget, os.getpid(), marks_of(account.run))))
 
 
 def printable_of(heard: RunStatus) -> RunStatus:

@@ -1,4 +1,4 @@
-"""What became of the work of a run and of each node, counted row by row."""
+"""The outcomes of the work of a run and of each node, counted row by row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from barnraise.ledger import (
 from barnraise.ledger.outcomes import LookedAt
 
 LAST = "last"
-"""Why the run's last buffer closes."""
+"""The reason for which the run's last buffer closes."""
 
 Outcome: TypeAlias = Literal["accepted", "found", "refused", "discarded"]
 
@@ -40,8 +40,11 @@ class LastChange(msgspec.Struct):
 
 
 class WorkTally(msgspec.Struct):
-    """A node's work. `lost` is what was taken back before the run's end, `copied` what a copy came before; `judged`,
-    `staleness` (their sum) and `seconds` are those of contributions, `num_bytes` those of all results."""
+    """Counts of the outcomes of a node's work.
+
+    `lost` was taken back before the run's end, and of `copied` another node's copy came first. `judged`, the sum of
+    `staleness` and `seconds` are those of contributions, `num_bytes` those of all results.
+    """
 
     assigned: int = 0
     accepted: int = 0
@@ -66,10 +69,13 @@ class Pending(msgspec.Struct):
 
 
 class Tallies(Reducer):
-    """Counts what the run's work came to. A contribution that was accepted, but could not be used, was refused or
-    discarded (`voided`); one that is in no version at the end was discarded (`pending`, once something is `left_over`);
-    an accepted result without a payload is a finding, and no contribution. `end` is when the run took its last
-    contribution: what is released from then on is not lost, but not needed."""
+    """Counts the outcomes of the run's work.
+
+    A contribution that was accepted, but could not be used, was refused or discarded (`voided`); one that is in no
+    version at the end was discarded (`pending`, once something is `left_over`); an accepted result without a payload is
+    a finding, and no contribution. `end` is when the run took its last contribution: assignments released from then on
+    are not lost, but not needed.
+    """
 
     kinds: ClassVar[Kinds] = (
         NodeChanged, Assigned, Judged, VersionClosed, VersionMade, notes.Voided, notes.LeftOver, notes.Released,
@@ -193,8 +199,7 @@ class Tallies(Reducer):
             self.end = time
 
     def _left(self) -> dict[str, tuple[int, int, int]]:
-        """By node, how many of its contributions that were accepted are in no version and come into none, their tokens,
-        and how many of them are signed."""
+        """Count by node the accepted contributions that come into no version, their tokens, and the signed ones."""
         found: dict[str, tuple[int, int, int]] = {}
         for one in self.pending.values() if self.left_over else ():
             count, tokens, signed = found.get(one.node, (0, 0, 0))
@@ -202,7 +207,7 @@ class Tallies(Reducer):
         return found
 
     def totals(self, epochs: int, seconds: float) -> RunTotals:
-        """The run so far, with what `Timeline` knows."""
+        """Return the totals of the run so far; `Timeline` knows the arguments."""
         left, tallies = self._left(), self.work.values()
         late = sum(count for count, _, _ in left.values())
         return RunTotals(
@@ -221,7 +226,7 @@ class Tallies(Reducer):
         )
 
     def each(self) -> list[NodeTotals]:
-        """Every node that was ever enrolled, in the order in which they first appeared."""
+        """List every node that was ever enrolled, in the order in which they first appeared."""
         left = self._left()
         return [self._node(node, presence, *left.get(node, (0, 0, 0))[:2]) for node, presence in self.nodes.items()]
 
@@ -249,6 +254,6 @@ class Tallies(Reducer):
         )
 
     def refused(self) -> dict[str, int]:
-        """How many contributions were refused, by reason, the most frequent first."""
+        """Count the refused contributions by reason, the most frequent first."""
         there = [(reason, count) for reason, count in self.refusals.items() if count]
         return dict(sorted(there, key=lambda item: (-item[1], item[0])))

@@ -6,15 +6,14 @@ import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
 from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
-from barnraise.account.run_status import encoded_from_afar
 from barnraise.assembly import parts
+from barnraise.assembly.account_keeper import AccountKeeper
 from barnraise.assembly.addresses import recorded_mode
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
@@ -57,6 +56,7 @@ class Host:
     ledger: Ledger
     resumed: bool
     num_parameters: int
+    account: AccountKeeper
     links: Callable[[], Sequence[LinkUse]] = tuple
 
     @property
@@ -66,6 +66,7 @@ class Host:
     async def close(self) -> None:
         """Close threads, ports and files."""
         await self.server.close()
+        self.account.close()
         self.ledger.close()
 
 
@@ -129,6 +130,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     blobs = parts.blob_store(dataset, content, server, warn, run.path)
     evaluator = parts.evaluator_of(plan, manifest.model, dataset)
     clock = ground.clock(found.time)
+    account = AccountKeeper(run, plan.run_file.training.tokens)
     shell = Server(
         machine,
         ledger,
@@ -139,7 +141,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         warn=warn,
         contributions=contributions,
         replication=_replication(run, plan, dataset, ledger),
-        standing=partial(encoded_from_afar, run, plan.run_file.training.tokens),
+        standing=account.status,
     )
     resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())
@@ -150,7 +152,9 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     if ledger.newest(notes.RestsOn) != rests_on:
         first.append(Journal(Noted(clock(), rests_on)))
     run.seal.unlink(missing_ok=True)  # it seals the folder's earlier state
-    return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters)
+    return Host(
+        run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters, account=account
+    )
 
 
 def _rests_on(run: RunDirectory) -> notes.RestsOn:

@@ -43,6 +43,7 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
         if local is not None:
             local.start(server, uri.split()[0])
         start(_watch(host, view, local))  # before `run` reads: requests come first
+        start(host.account.keep_cache(host.ledger))
         try:
             finish = await server.run(host.first)
         finally:

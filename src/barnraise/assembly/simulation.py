@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+from barnraise.account.market import expected
 from barnraise.assembly import solving
 from barnraise.assembly.simulated_work import SimulatedWork, costed, real
 from barnraise.assembly.simulation_report import Readings, Report, report
@@ -99,16 +100,17 @@ def simulate(
         seconds = time.monotonic() - began
         if simulator.failed:
             raise RunFailedError(simulator.end)
+        tasks = simulator.controller.settings.tasks
+        market = expected(plan.scheduler.name, tasks.rows.sizes, tasks.local_steps * tasks.batch_size)
         if not trial.real:
-            return report(simulator, readings, seconds)
+            return report(simulator, readings, seconds, market=market)
         done = cast("RealControllerWork", work)
         losses = simulator.controller.state.record.evaluations[0][1], done.evaluate()
         model = done.evaluator.model_of(done.server.average)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
-        return report(
-            simulator, readings, seconds, losses=losses, targets=_targets(wanted, model, done) or None, sat=sat
-        )
+        targets = _targets(wanted, model, done) or None
+        return report(simulator, readings, seconds, market=market, losses=losses, targets=targets, sat=sat)
 
 
 def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealControllerWork) -> dict[str, Target]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnraise.account.hindsight import Hindsight
+from barnraise.account.market import MarketStatus
 from barnraise.account.matched import Matching, Matchings, as_figures
 from barnraise.emulation.simulator import Point, Simulator
 from barnraise.ledger.decisions import Decision, Noted
@@ -128,12 +129,19 @@ class Readings:
         if type(decision) is Noted:
             self.matchings.note(decision)
 
+    def no_market(self, market: MarketStatus) -> str:
+        """Return why no market stands at the end, empty if one does; before a note of it, by `market`."""
+        if self.matchings.newest is None and not self.matchings.absent and not market.stands:
+            return market.why
+        return self.matchings.absent
+
 
 def report(
     simulator: Simulator,
     readings: Readings,
     seconds: float,
     *,
+    market: MarketStatus,
     losses: tuple[float, float] | None = None,
     targets: Mapping[str, Target] | None = None,
     sat: SatScores | None = None,
@@ -178,7 +186,7 @@ def report(
             idle=tally.idle,
             conflicts=tally.conflicts,
             matching=readings.matchings.until(simulator.now),
-            no_market=readings.matchings.absent,
+            no_market=readings.no_market(market),
         ),
         sat=sat,
     )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from barnraise.ledger.decisions import AnyDecision, Decision, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.note import Note, kind_of
 from barnraise.ledger.rows import FORMATS
+
+MARKED = 64
+"""Rows in a mark, beside the chain's head."""
 
 BATCH = 8192
 """Row ids that are read at a time: what is read is in memory, and no longer holds up the ledger's writer."""
@@ -72,13 +78,16 @@ class Cursor:
         limits = self.position, until
         rows: list[tuple[int, AnyDecision]] = []
         with storage_errors(self._path, "read"):
+            cursor = self._connection.cursor()
+            cursor.row_factory = None
             for query, form in self._queries:
-                found = self._connection.execute(query, limits).fetchall()
-                rows += [(row[0], form.from_row(tuple(row))) for row in found]
-            spans = [Span(*row) for row in self._connection.execute(_SPANS, limits * len(_TABLES))]
+                rows += [(row[0], form.from_row(row)) for row in cursor.execute(query, limits).fetchall()]
+            spans = [Span(*row) for row in cursor.execute(_SPANS, limits * len(_TABLES))]
         rows.sort(key=itemgetter(0))
         return Batch(until, rows, spans)
 
+
+_encode = msgspec.msgpack.Encoder().encode
 
 _TABLES = sorted({form.table for form in FORMATS.values()})
 
@@ -97,6 +106,24 @@ def newest_id(connection: sqlite3.Connection, path: Path) -> int:
             return max(_largest(connection, form.id_column, form.table) for form in FORMATS.values())
         finally:
             connection.execute("COMMIT")
+
+
+def mark(connection: sqlite3.Connection, path: Path, row_id: int) -> str:
+    """Return a digest that tells a ledger's rows up to `row_id` from those of another ledger.
+
+    It is of the chain's head there, where the ledger keeps one, and of the last rows as they stand: a ledger that was
+    continued from an older copy has another one.
+    """
+    found = hashlib.sha256()
+    with storage_errors(path, "read"):
+        heads = connection.execute("SELECT head FROM chain WHERE id = ?", (row_id,))
+        found.update(_encode([tuple(row) for row in heads]))
+        for form in FORMATS.values():
+            query = f"SELECT {', '.join(form.columns)} FROM {form.table} WHERE {form.id_column} > ? AND "
+            query += f"{form.id_column} <= ? ORDER BY {form.id_column}"
+            rows = connection.execute(query, (row_id - MARKED, row_id))
+            found.update(_encode([form.table, [tuple(row) for row in rows]]))
+    return found.hexdigest()
 
 
 def _largest(connection: sqlite3.Connection, column: str, table: str) -> int:

@@ -53,9 +53,10 @@ class RowFormat:
         self._key = self.columns.index(completes) if completes else None
         self._encode: list[tuple[int, Callable[[Any], Any]]] = []
         self._decode: list[tuple[int, Callable[[Any], Any]]] = []
+        self._reals: list[int] = []
         for position, field in enumerate(fields):
             if field.type is float:
-                self._decode.append((position, _float_from_column))
+                self._reals.append(position)
             elif isinstance(field.type, type) and issubclass(field.type, StrEnum):
                 self._decode.append((position, field.type))
             elif not _is_plain(field.type):
@@ -106,6 +107,9 @@ class RowFormat:
                 values[position] = decode(values[position])
         except MALFORMED as error:
             raise CorruptionError(f"row {row[0]} of the ledger's table {self.table} is damaged: {error}") from error
+        for position in self._reals:
+            if values[position] is None:
+                values[position] = math.nan
         for place, group in self._groups:
             stop = place + len(group.__struct_fields__)
             values[place:stop] = [group(*values[place:stop])]

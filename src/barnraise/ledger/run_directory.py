@@ -15,6 +15,7 @@ runs/sat-neo-20260131-174500/
     model/           the result, in Hugging Face format
     report.md        what happened
     seal.json        once the run is over: the digests of all files
+    account.cache    the account as it was read last; it may be deleted, and is then folded again from the ledger
     lock             held while a controller runs
 """
 
@@ -54,6 +55,7 @@ class RunDirectory:
         self.requests = path / "requests"
         self.report = path / "report.md"
         self.seal = path / "seal.json"
+        self.account_cache = path / "account.cache"
         self.lock_file = path / "lock"
 
     @classmethod

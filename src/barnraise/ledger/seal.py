@@ -29,6 +29,8 @@ OPEN = {
     "lock": "holds the process id of the last controller",
     "seal.json": "is the seal",
     "ledger.sqlite-shm": "is a cache that readers of the ledger share",
+    "account.cache": "is a cache of the account that readers of the ledger keep, and no part of the evidence",
+    ".account.cache.unfinished": "is a cache of the account that was not written to its end",
 }
 """Files that the seal does not cover, and what they are."""
 

@@ -14,7 +14,7 @@ import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger import chain, schema
-from barnraise.ledger.cursor import Cursor
+from barnraise.ledger.cursor import Cursor, mark
 from barnraise.ledger.decisions import AnyDecision, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.note import Note
@@ -113,8 +113,12 @@ class LedgerView:
         return replay(self.path, after_id)
 
     def cursor(self, kinds: Iterable[type[Decision | Note]], after_id: int = 0) -> Cursor:
-        """Reads on from the row with that id, each time what is new; of these kinds of decisions and notes."""
+        """Return a cursor that reads rows of these kinds after the row `after_id`, each time the new ones."""
         return Cursor(self._connection, self.path, kinds, after_id)
+
+    def mark(self, row_id: int) -> str:
+        """Return a digest that tells the rows up to this one from those of any other ledger (`cursor.mark`)."""
+        return mark(self._connection, self.path, row_id)
 
     def totals(self) -> RunTotals:
         """Return the totals of the run so far."""

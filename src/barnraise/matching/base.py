@@ -18,6 +18,10 @@ NodeId = str
 COPIES = 1 << 50
 """Ids from minus this down are copies of tasks on offer."""
 
+NO_STANDING_MARKET = "this scheduler keeps none, and matches the nodes that ask with the tasks there are"
+ONE_LANE = "one lane of rows is on offer, to which all nodes are alike: a node that asks gets its next rows"
+"""Reasons why no market of nodes and tasks stands."""
+
 LARGEST_AMOUNT = 1e18  # keeps every sum and quotient of amounts finite
 
 
@@ -166,7 +170,7 @@ class Scheduler(ABC):
 
     def no_market(self) -> str:
         """Return why there is no market of nodes and tasks; empty while there is one, or soon will be."""
-        return "this scheduler keeps none, and matches the nodes that ask with the tasks there are"
+        return NO_STANDING_MARKET
 
     def forget(self, node: NodeId) -> None:  # noqa: B027 (most have nothing to forget)
         """Remove a node that has left, perhaps for a while."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from barnraise.core.registry import Catalog, Entry, Option
 
 SPEED = Option(
@@ -21,6 +23,14 @@ BANDWIDTH = Option(
     maximum=1e15,
 )
 SEED = Option("seed", int, 0, "what chance starts from: the same seed, the same choices", minimum=0, maximum=2**63 - 1)
+
+
+@dataclass(frozen=True)
+class SchedulerTraits:
+    """Properties that an entry declares: whether its scheduler keeps a standing market of nodes and tasks."""
+
+    keeps_market: bool = False
+
 
 CATALOG = Catalog(
     "scheduler",
@@ -80,6 +90,7 @@ CATALOG = Catalog(
             "barnraise.matching.persistent_market:GaleShapley",
             "a stable matching on observed speeds and told or observed bandwidths: no task and node would both rather "
             "have each other",
+            declares=SchedulerTraits(keeps_market=True),
             options=(
                 SPEED,
                 BANDWIDTH,
@@ -116,3 +127,9 @@ CATALOG = Catalog(
         ),
     ],
 )
+
+
+def keeps_market(name: str) -> bool:
+    """Return whether the scheduler of this name keeps a standing market. Raises UnknownNameError."""
+    traits = CATALOG.entry(name).declares
+    return isinstance(traits, SchedulerTraits) and traits.keeps_market

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .base import LARGEST_AMOUNT, MarketFigures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
+from .base import LARGEST_AMOUNT, ONE_LANE, MarketFigures, NodeId, NodeView, Scheduler, TaskId, TaskView, meets
 from .market import NOISE, Market
 from .metrics import MatchingTally, regret
 from .optimum import assignment_optimum
@@ -136,7 +136,7 @@ class GaleShapley(Scheduler):
             return ""
         if not self.on_offer:
             return "no task is on offer to several nodes at a time"
-        return "one lane of rows is on offer, to which all nodes are alike: a node that asks gets its next rows"
+        return ONE_LANE
 
     @property
     def _fair(self) -> int:

@@ -187,7 +187,7 @@ def test_krum_takes_the_first_of_equals() -> None:
 THREADS = """
 import torch
 from barnraise import aggregation
-from tests.unit.test_aggregation import EVERY_RULE, updates
+from tests.unit.aggregation.test_aggregation import EVERY_RULE, updates
 
 for name, options in EVERY_RULE:
     options = {**options, "f": 1} if "f" in options else options

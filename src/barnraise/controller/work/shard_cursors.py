@@ -10,7 +10,7 @@ Where long rows are behind, for lack of nodes with the memory, lanes of shorter 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, starmap
 
 from barnraise.core.types import RowRange
@@ -18,6 +18,15 @@ from barnraise.data.ranges import RowIndex
 
 MOST_LANES = 256
 """Lanes of the next rows that are open at a time; at most as many of shorter ones beside."""
+
+
+FEWEST_TASKS = 4
+"""Tasks to a shard, below which there is one lane at a time: a node gains nothing by having a shard."""
+
+
+def in_lanes(sizes: Sequence[int], task_rows: int) -> bool:
+    """Return whether tasks of so many rows take several shards of these sizes side by side, each as a lane."""
+    return FEWEST_TASKS * task_rows <= sum(sizes) / len(sizes)
 
 
 class ShardCursors:

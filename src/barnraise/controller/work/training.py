@@ -21,7 +21,7 @@ from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
-from barnraise.controller.work.shard_cursors import ShardCursors
+from barnraise.controller.work.shard_cursors import ShardCursors, in_lanes
 from barnraise.core.types import (
     MOST_ROW_RANGES,
     AnyResult,
@@ -37,9 +37,6 @@ from barnraise.matching.base import TaskView
 IN_FLIGHT = 4.0
 """Factor of the versions in flight by which a contribution may be behind: as a fleet starts, or a line fills, more is
 on its way when it arrives than when its task was assigned."""
-
-FEWEST_TASKS = 4
-"""Tasks in a shard, below which there is one lane at a time: a shard on disk gains nothing then."""
 
 TOO_LATE = "the run's token budget was met before"
 
@@ -64,7 +61,7 @@ class Training(TaskKind):
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
-        self._large = FEWEST_TASKS * self.tasks.local_steps * self.tasks.batch_size <= rows.total / rows.num_shards
+        self._large = in_lanes(rows.sizes, self.tasks.local_steps * self.tasks.batch_size)
         self._travel = 0.0  # a usual task's, as far as the newest version moved along it: rates times steps
         self._lanes: list[int] = []
         self._views: dict[tuple[int, int], TaskView] = {}  # views of these lanes, by shard and epoch

@@ -1,0 +1,77 @@
+"""The account of a run while its controller works: ready for observers, and its cache file near the ledger's end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+from barnraise.account.account import Account, AccountReader, behind
+from barnraise.account.run_status import encoded_from_afar
+from barnraise.core.errors import BarnraiseError
+from barnraise.ledger import Ledger, RunDirectory
+
+REFRESH_EVERY = 10.0
+"""Seconds between two looks at whether the cache file is far behind."""
+
+
+class AccountKeeper:
+    """Reads the account of a run for the process that is its controller; any thread may call it."""
+
+    def __init__(self, run: RunDirectory, budget: int) -> None:
+        """Nothing is read yet. `budget` is in tokens."""
+        self._run, self._budget = run, budget
+        self._lock = threading.Lock()
+        self._closed = False
+        self._reader: AccountReader | None = None
+
+    def status(self) -> bytes:
+        """Return the run's status for an observer, encoded. Raises StorageError, CorruptionError."""
+        with self._lock:
+            account = self._read()
+        return encoded_from_afar(account, self._budget)
+
+    async def keep_cache(self, ledger: Ledger, every: float = REFRESH_EVERY) -> None:
+        """Write the cache file whenever the ledger has many new rows, looking at it `every` so many seconds.
+
+        So `status` answers at once, also after a crash. A ledger that cannot be read is left to its controller.
+        """
+        kept = 0
+        with suppress(BarnraiseError):
+            while True:
+                await asyncio.sleep(every)
+                if ledger.last_id - kept >= behind(ledger.last_id):
+                    await asyncio.to_thread(self._advance)
+                    kept = ledger.last_id
+
+    def close(self) -> None:
+        """Stop reading, and close the connection to the ledger."""
+        self._closed = True
+        with self._lock:
+            self._drop()
+
+    def _read(self) -> Account:
+        try:
+            return self._open().read()
+        except BaseException:
+            self._drop()
+            raise
+
+    def _advance(self) -> None:
+        with self._lock:
+            if not self._closed:
+                try:
+                    self._open().advance(lambda: self._closed)
+                except BaseException:
+                    self._drop()
+                    raise
+
+    def _open(self) -> AccountReader:
+        if self._reader is None:
+            self._reader = AccountReader(self._run)
+        return self._reader
+
+    def _drop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
