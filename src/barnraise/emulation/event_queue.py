@@ -66,16 +66,19 @@ class EventQueue:
             gc.set_threshold(*usual)
 
     def _make_calls(self, until: float) -> None:
-        soon = self._soon
+        soon, under_way = self._soon, self._slice
         while not self.stopped:
             if soon:
                 call, target, incarnation, argument = soon.popleft()
+            elif under_way:
+                if under_way[0][0] > until:
+                    return
+                self.now, _, call, target, incarnation, argument = heappop(under_way)
+            elif self._open_slice():
+                under_way = self._slice
+                continue
             else:
-                if not self._slice and not self._open_slice():
-                    return
-                if self._slice[0][0] > until:
-                    return
-                self.now, _, call, target, incarnation, argument = heappop(self._slice)
+                return
             call(target, incarnation, argument)
 
     def _open_slice(self) -> bool:

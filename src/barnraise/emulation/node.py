@@ -14,6 +14,7 @@ import msgspec
 
 from barnraise.controller.state import events as ce
 from barnraise.core.types import AnyTask, Blob, Contribution, News, NodeProfile
+from barnraise.emulation.chances import UNUSED
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import NO_CONTENT, NodeWork
 from barnraise.emulation.world import World
@@ -24,10 +25,10 @@ from barnraise.worker import actions as wa
 from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
-WITH_NEWS = Assign, Newer  # messages; a union would be made for each check
-
 MESSAGE_BYTES = 200
 """Bytes of a small message on the simulated link, headers included."""
+
+TICK = we.Tick()
 
 PROGRESS = 2.0
 """Seconds after which the controller sees again how much of a payload has come."""
@@ -73,7 +74,8 @@ class Node:
         self.spec, self.sim, self.work, self.machine = spec, sim, work, Worker(0)
         self.incarnation = 0
         self.skew = 0.0  # seconds by which the machine's clock is ahead
-        self._up, self._down = spec.link.states(sim.chances.of(spec.name, "link"))
+        chances = sim.chances.of(spec.name, "link") if spec.link.draws else UNUSED
+        self._up, self._down = spec.link.states(chances)
         self._chance = sim.chances.of(spec.name, "tasks")
         # A steady link treats all small messages alike, and those of one node are far apart.
         self._up_seconds = self._up.lone(MESSAGE_BYTES) if self._up.steady else None
@@ -136,11 +138,12 @@ class Node:
         if incarnation != self.incarnation or planned != self._tick_at:
             return
         self._tick_at = math.inf
-        deadline = self.machine.deadline - self.skew
+        due = self.machine.deadline
+        deadline = due - self.skew
         if deadline <= self.sim.now:
             self.sim.events += 1
-            clock = max(self.sim.now + self.skew, self.machine.deadline)  # sums are rounded
-            self._carry_out(self.machine.handle(we.Tick(), clock))
+            clock = max(self.sim.now + self.skew, due)  # sums are rounded
+            self._carry_out(self.machine.handle(TICK, clock))
         elif deadline < math.inf:
             self._tick_at = deadline
             self.sim.at(deadline, Node.tick, self, incarnation, deadline)
@@ -157,17 +160,18 @@ class Node:
 
     def receive(self, message: Message) -> None:
         """Receive a message from the controller."""
-        if not self.up:
+        incarnation = self.incarnation
+        if incarnation % 2 == 0:  # it is not up
             return
         event = we.Received(message)
-        if isinstance(message, WITH_NEWS) and (blobs := inlined(message.news.updates)):
+        if (type(message) is Assign or type(message) is Newer) and (blobs := inlined(message.news.updates)):
             self._receive_inlined(blobs, event)
             return
         if (seconds := self._down_seconds) is not None:
-            self.sim.at(self.sim.now + seconds, Node.handle, self, self.incarnation, event)
+            self.sim.at(self.sim.now + seconds, Node.handle, self, incarnation, event)
             return
         for arrival in self._down.send(self.sim.now, MESSAGE_BYTES, small=True):
-            self.sim.at(arrival, Node.handle, self, self.incarnation, event)
+            self.sim.at(arrival, Node.handle, self, incarnation, event)
 
     def _receive_inlined(self, blobs: tuple[Blob, ...], event: we.Event) -> None:
         """Receive a message with its updates attached."""

@@ -22,13 +22,13 @@ from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import MakeChurn
 from barnraise.emulation.event_queue import EventQueue
 from barnraise.emulation.fleet import Machine
-from barnraise.emulation.node import MESSAGE_BYTES, WITH_NEWS, Node
+from barnraise.emulation.node import MESSAGE_BYTES, Node
 from barnraise.emulation.work import ControllerWork, MakeNodeWork
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.rows import LedgerHash
 from barnraise.wire.frames import Buffer
-from barnraise.wire.messages import Offer, SendPayload
+from barnraise.wire.messages import Assign, Newer, Offer, SendPayload
 
 ARRIVALS = 1.0
 """Seconds over which the fleet starts."""
@@ -270,7 +270,7 @@ class Simulator(EventQueue):
     def _send(self, action: ca.Send) -> None:
         message = action.message
         self.bytes_down += MESSAGE_BYTES
-        if isinstance(message, WITH_NEWS):
+        if type(message) is Assign or type(message) is Newer:
             self.work.hold(action.node, message)
         self.nodes[action.node].receive(message)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from barnraise.controller.shell.group_commit import PAUSE
-from barnraise.controller.state.settings import DISK_PATIENCE
+from barnraise.controller.state.settings import DISK_PATIENCE, DISK_PAUSE
 
 NO_ROOM = "no space left on the disk"
 
@@ -38,6 +37,6 @@ class Disk:
         (4.0, 0.0)
         """
         lacking = max(0.0, self.full_until - now)
-        if lacking > DISK_PATIENCE + PAUSE:
+        if lacking > DISK_PATIENCE + DISK_PAUSE:
             return None
-        return math.ceil(lacking / PAUSE) * PAUSE + sum(self.slow)
+        return math.ceil(lacking / DISK_PAUSE) * DISK_PAUSE + sum(self.slow)

@@ -142,6 +142,8 @@ class Scheduler(ABC):
 
     def offered(self, count: int) -> list[TaskView]:
         """Return the tasks on offer, each as often as needed to give `count` nodes something."""
+        if count <= len(self.on_offer):
+            return [*self.on_offer]
         rounds = -(-count // len(self.on_offer)) if self.on_offer else 0
         return [self.copy(task, number) for number in range(rounds) for task in self.on_offer]
 

@@ -186,9 +186,11 @@ class Learned(msgspec.Struct):
         while len(self.sorts) > MOST_SORTS:
             del self.sorts[next(iter(self.sorts))]
         self.tasks += 1
-        self.pace = middle([each.pace for each in self.newest])
-        if len(self.newest) > 1:
-            self.spread = spread([each.pace - self._pace(each.sort) for each in self.newest])
+        newest = [each.pace for each in self.newest]
+        self.pace = middle(newest)
+        if len(newest) > 1:
+            of_sort = {sort: self._pace(sort) for sort in {each.sort for each in self.newest}}
+            self.spread = spread([pace - of_sort[each.sort] for pace, each in zip(newest, self.newest, strict=True)])
 
     def _pace(self, sort: str) -> float:
         """Return the pace of a sort of tasks, shrunk towards the node's own."""
@@ -241,4 +243,6 @@ def spread(differences: Sequence[float]) -> float:
 
 def within(value: float) -> float:
     """Hold a value within SHORTEST and LONGEST."""
-    return min(max(value, SHORTEST), LONGEST)
+    if value < SHORTEST:
+        return SHORTEST
+    return LONGEST if value > LONGEST else value

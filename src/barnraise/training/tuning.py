@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SHARE = 0.8
 """Share of a task's time that an exchange may take in each direction."""
@@ -20,8 +21,7 @@ CLIMB_SHARE = 0.5
 """The same for a denser payload than the present one."""
 
 
-@dataclass(frozen=True)
-class MeasuredNode:
+class MeasuredNode(NamedTuple):
     """The measurements of a node: seconds a local step and a round trip, bytes a second up and down (0: unknown)."""
 
     step: float
@@ -30,8 +30,7 @@ class MeasuredNode:
     down: float
 
 
-@dataclass(frozen=True)
-class TunedTask:
+class TunedTask(NamedTuple):
     """The shape of a node's tasks: the payload's rung, the least local steps, and the partition of the parameters."""
 
     rung: int

@@ -23,6 +23,11 @@ def median(found: Iterable[tuple[str, float]]) -> float:
     """
     values = sorted((value, owner) for owner, value in found)
     nodes = Counter(owner for _, owner in values)
+    if len(nodes) == len(values):  # each has an owner of its own
+        middle = len(values) // 2
+        if len(values) % 2:
+            return values[middle][0]
+        return (values[middle - 1][0] + values[middle][0]) / 2.0 if values else 0.0
     half, below = sum(count**0.5 for count in nodes.values()) / 2.0, 0.0
     for place, (value, owner) in enumerate(values):
         below += nodes[owner] ** -0.5

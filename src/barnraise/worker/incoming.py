@@ -43,6 +43,8 @@ class Incoming:
         """Return whether the missing bytes of `news` fit into memory, with all that is here or on its way."""
         if len(self.queue) >= MOST_QUEUED:
             return False
+        if self.room == math.inf:
+            return True
         queued = [update for each in self.queue for update in each.updates]
         used = (self._applied if self.updating else 0) + (self._to_undo if self.back else 0) + self._undone
         return self.num_bytes([*queued, *self._missing(news)]) + used <= self.room
@@ -64,11 +66,13 @@ class Incoming:
 
         None when it does not follow the replica's version.
         """
-        while not self.updating:
-            place = next((i for i, news in enumerate(self.queue) if news.updates[-1].version <= latest), None)
-            if place is None:
-                break
-            news = self.queue[place]
+        while self.queue and not self.updating:
+            place, news = 0, self.queue[0]
+            if news.updates[-1].version > latest:
+                found = next(((i, n) for i, n in enumerate(self.queue) if n.updates[-1].version <= latest), None)
+                if found is None:
+                    break
+                place, news = found
             updates = self._missing(news)
             if any(update.blob.digest in self.needs for update in updates):
                 break
@@ -115,6 +119,8 @@ class Incoming:
 
     def _again(self, taken: Collection[str]) -> list[Action]:
         """Fetch what the queue lacks now: equal deltas are one blob, which is dropped once taken."""
+        if not self.queue or not taken:
+            return []
         later = [update for news in self.queue for update in news.updates]
         return self.get((update.blob for update in later if update.blob.digest in taken), _snapshots(later))
 

@@ -62,12 +62,12 @@ def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> No
     narrow = MeasuredNode(0.1, 0.0, 2_500, 1e6)
     assert tune(narrow, FIRST, DIVIDED, 10_000) == TunedTask(0, 20, 2)
     # an eighth takes 10 s at 125 bytes a second, 4/5 of 12.5 s
-    assert tune(replace(narrow, up=125), FIRST, DIVIDED, 10_000) == TunedTask(0, 125, 3)
+    assert tune(narrow._replace(up=125), FIRST, DIVIDED, 10_000) == TunedTask(0, 125, 3)
     # to go back to halves, half of the payload must fit into half of a task
     quarters = TunedTask(0, 20, 2)
-    assert tune(replace(narrow, up=4_900), quarters, DIVIDED, 10_000) == quarters
-    assert tune(replace(narrow, up=5_100), quarters, DIVIDED, 10_000) == TunedTask(0, 20, 1)
-    assert tune(replace(narrow, up=1e6), quarters, DIVIDED, 10_000) == TunedTask(4, 20, 0)
+    assert tune(narrow._replace(up=4_900), quarters, DIVIDED, 10_000) == quarters
+    assert tune(narrow._replace(up=5_100), quarters, DIVIDED, 10_000) == TunedTask(0, 20, 1)
+    assert tune(narrow._replace(up=1e6), quarters, DIVIDED, 10_000) == TunedTask(4, 20, 0)
 
 
 @given(

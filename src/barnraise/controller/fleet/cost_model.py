@@ -69,7 +69,14 @@ class CostModel(Part):
     def expect(self, decision: Assigned, task: AnyTask) -> Assigned:
         """Return the assignment with its expected times."""
         times = self.times(self.state.nodes[decision.node], decision, task)
-        terms = msgspec.structs.replace(decision.terms, **msgspec.structs.asdict(times))
+        terms = msgspec.structs.replace(
+            decision.terms,
+            compute=times.compute,
+            fetch=times.fetch,
+            send=times.send,
+            compute_spread=times.compute_spread,
+            link_spread=times.link_spread,
+        )
         return msgspec.structs.replace(decision, terms=terms)
 
     def times(self, node: NodeState, decision: Assigned, task: AnyTask) -> Times:

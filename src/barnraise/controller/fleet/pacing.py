@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.records import UNKNOWN_LINK, NodeRecords
@@ -37,6 +37,9 @@ class Pacing(Part):
         self.tasks, self.payloads, self.worker = (
             context.settings.tasks, context.settings.payloads, context.settings.worker
         )  # fmt: skip
+        self._choices = tuning.TuningChoices(
+            self.payloads.rungs, self.payloads.divisors, self.tasks.local_steps, self.tasks.max_local_steps
+        )
         self._round_seconds, self._found_at = 0.0, 0  # and the count of the speeds behind it
 
     def local_steps(self, node: NodeState) -> int:
@@ -91,11 +94,10 @@ class Pacing(Part):
         now_at = tuning.TunedTask(node.tuning.rung, least, node.tuning.partition)
         versions = max(1.0, self.state.num_live / max(1, self.state.buffer.size))  # made while it trains a task
         down = min(round(versions * payloads.delta), payloads.snapshot)
-        choices = tuning.TuningChoices(payloads.rungs, payloads.divisors, tasks.local_steps, tasks.max_local_steps)
-        found = tuning.tune(measured, now_at, choices, down)
+        found = tuning.tune(measured, now_at, self._choices, down)
         if found != now_at:
-            sent = payloads.rungs[found.rung] // payloads.divisors[found.partition]
-            note = Tuned(found.rung, found.steps, found.partition, sent, *astuple(measured))
+            sent = self._choices.rungs[found.rung] // self._choices.divisors[found.partition]
+            note = Tuned(found.rung, found.steps, found.partition, sent, *measured)
             yield Noted(self.now, note, node.id)
 
     def share(self, node: NodeState) -> float:
@@ -135,6 +137,6 @@ class Pacing(Part):
     def _speed(self, node: NodeState) -> pace.Speed:
         """Return the node's pace; its claims about its link count as far as observations confirm them."""
         link = self.records[node.id].link or UNKNOWN_LINK
-        sent = self.payloads.rungs[node.tuning.rung] / self.payloads.divisors[node.tuning.partition]
+        sent = self._choices.rungs[node.tuning.rung] / self._choices.divisors[node.tuning.partition]
         exchange = min(link.round_trip + (sent / link.up if link.up else 0.0), node.speed.turnaround)
         return pace.Speed(self._batch_tokens / self.speeds.known(node), exchange)

@@ -50,7 +50,7 @@ class Speeds(Part):
         self.uploads, self.backoff = uploads, backoff
         self.tokens = context.settings.tasks.tokens
         self.news = 0  # joins, departures and verdicts so far: each changes a rate or the living
-        self.at, self.time = -1, -math.inf  # the news and the time of the figures
+        self.at, self.stale_at = -1, -math.inf  # the news in the figures, and when they expire
         self.count = 0  # how often they were computed
         self.counted: list[NodeState] = []  # nodes on whose next contributions the others count
         self.usual_period = 0.0  # median seconds from one of their contributions to the next
@@ -70,13 +70,13 @@ class Speeds(Part):
 
     def refresh(self) -> None:
         """Compute the figures again, after news of a quarter of the living, or when a task's time has passed."""
-        patience, few = max(LEAST_PATIENCE / 2, self.turnaround), max(1, self.state.num_live // 4)
-        if self.at >= 0 and self.news - self.at < few and self.now < self.time + patience:
+        if self.at >= 0 and self.now < self.stale_at and self.news - self.at < max(1, self.state.num_live // 4):
             return
-        self.at, self.time, self.count = self.news, self.now, self.count + 1
+        self.at, self.count = self.news, self.count + 1
         living = [node for node in self.state.nodes.values() if node.live]
         seen = [node for node in living if node.speed.rate > 0.0]
         self.turnaround = median((node.owner, node.speed.turnaround) for node in seen)
+        self.stale_at = self.now + max(LEAST_PATIENCE / 2, self.turnaround)
         told = [(node.owner, node.speed.rate or node.session.profile.tokens_per_second) for node in living]
         self.middle = _middle(told)
         rates = [node.speed.rate for node in seen]
@@ -86,12 +86,10 @@ class Speeds(Part):
         self.counted = [node for node in living if self._counts(node)]
         working = [node for node in self.counted if node.open or node.speed.rate > 0.0]
         self.median = _middle((node.owner, self.known(node)) for node in working)
-        periods = [(node.owner, self.period(node)) for node in self.counted]
-        self.usual_period = _middle(periods)
-        usual = _middle((node.owner, self.period(node)) for node in self.counted if node.speed.rate > 0.0)
-        self.num_keeping_pace = sum(
-            node.speed.rate <= 0.0 or self.period(node) <= OVERDUE * usual for node in self.counted
-        )
+        periods = [(node.owner, self.period(node), node.speed.rate > 0.0) for node in self.counted]
+        self.usual_period = _middle((owner, period) for owner, period, _ in periods)
+        usual = _middle((owner, period) for owner, period, seen_once in periods if seen_once)
+        self.num_keeping_pace = sum(not seen_once or period <= OVERDUE * usual for _, period, seen_once in periods)
         self.total = sum(min(self.known(node), SPREAD * self.median) for node in working)
         self.travel = _middle((node.owner, node.updates.travel) for node in living)
         self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)

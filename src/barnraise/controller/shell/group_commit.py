@@ -7,15 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from barnraise.controller.state.settings import DISK_PATIENCE
+from barnraise.controller.state.settings import DISK_PATIENCE, DISK_PAUSE
 from barnraise.core.errors import StorageError
 from barnraise.core.spaced import Spaced
 from barnraise.ledger import Ledger
 from barnraise.ledger.decisions import Decision
 from barnraise.ledger.segments import PayloadBytes
-
-PAUSE = 2.0
-"""Seconds between two tries."""
 
 
 class GroupCommit:
@@ -45,7 +42,7 @@ class GroupCommit:
                 if self._full.again(now):
                     left = began + DISK_PATIENCE - now
                     self.warn(f"{error.message} (tried again for {left:.0f} s more; nothing is lost, workers wait)")
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(DISK_PAUSE)
 
     def close(self) -> None:
         """Wait for the current batch."""

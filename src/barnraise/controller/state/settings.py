@@ -24,8 +24,8 @@ FLEET_HEARTBEATS = 800.0
 SIMULATED_HEARTBEATS = 100.0
 """The same in virtual time, where each is an event of the simulator."""
 
-DISK_PATIENCE = 60.0
-"""Seconds for which a failed commit or last checkpoint (disk full) is retried before the run ends."""
+DISK_PATIENCE, DISK_PAUSE = 60.0, 2.0
+"""Seconds for which a failed commit or last checkpoint (disk full) is retried, and between two retries."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.state.actions import Slot
-from barnraise.core.types import NodeProfile, ParameterRange, Task, kind_of
+from barnraise.core.types import KINDS, NodeProfile, ParameterRange, Task
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
 from barnraise.trust.reputation import Reputation
@@ -72,7 +72,7 @@ class Work(Assigned, frozen=True):
     @property
     def task(self) -> type[Task]:
         """Return the kind of task that it is."""
-        return kind_of(self.kind)
+        return KINDS.get(self.kind, Task)
 
     @property
     def expected(self) -> Times:

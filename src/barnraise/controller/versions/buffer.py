@@ -279,6 +279,8 @@ class Buffer(Part):
         with a contribution of each of the `others`.
         """
         state, least = self.state, self._least
+        if node.id in state.buffer.slots or len(state.buffer.slots) >= least:
+            return False
         found = set(state.buffer.slots)
         open_for = (
             work.node

@@ -36,11 +36,7 @@ class TaskKind(Part):
     def __init__(self, context: Context, cost_model: CostModel) -> None:
         super().__init__(context)
         self.cost_model = cost_model
-
-    @property
-    def name(self) -> str:
-        """Return its name on the ledger and on the wire."""
-        return name_of(self.task)
+        self.name = name_of(self.task)  # on the ledger and on the wire
 
     # Assignment
 

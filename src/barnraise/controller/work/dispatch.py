@@ -63,6 +63,11 @@ class Dispatch(Part):
         self.fleet, self.membership, self.uploads = fleet, membership, uploads
         self.memory_limits, self.publishing = memory_limits, publishing
         self.speculation, self.kinds, self.buffer = speculation, task_kinds.by_name, buffer
+        kinds = self.kinds.values()
+        self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
+        self._with_standing = [kind for kind in kinds if type(kind).standing is not TaskKind.standing]
+        self._with_search = [kind for kind in kinds if type(kind).looked_for is not TaskKind.looked_for]
+        self._trains = self.kinds[name_of(Train)]
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
@@ -188,7 +193,7 @@ class Dispatch(Part):
         if not asking:
             return
         tasks = self._tasks(asking)
-        for kind in self.kinds.values():
+        for kind in self._with_search:
             yield from kind.looked_for()
         self._offer()
         views = []
@@ -205,7 +210,10 @@ class Dispatch(Part):
 
     def _copy(self) -> Steps:
         """Assign copies of late work to nodes that ask or rest, where that gains something."""
-        late, in_vain = self.speculation.late(), set[str]()
+        late = self.speculation.late()
+        if not late:
+            return
+        in_vain = set[str]()
         for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
             if work.kind in in_vain or not kind.waits(work):
@@ -230,15 +238,21 @@ class Dispatch(Part):
             self.publishing.watching[node] = self.state.newest.version
 
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
-        """Return lost work that these nodes can do, no more than nodes, then new work.
+        """Return lost work that these nodes can do, no more than nodes, then new work (ids from 0 down)."""
+        lost = self._lost(asking) if self.state.redo else []
+        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
+        for kind in self._with_fresh:
+            if counts[kind.name] < len(asking):
+                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
+        return lost + fresh
 
-        Lost work has its id, new work ids from 0 down.
-        """
+    def _lost(self, asking: Sequence[NodeState]) -> list[TaskView]:
+        """Return lost work that these nodes can do, no more than there are nodes."""
         count, tasks = len(asking), self.settings.tasks
         down, up = self.settings.payloads.snapshot, self.settings.payloads.most
         able: dict[tuple[str, int], bool] = {}
         waiting = (work for work in self.state.redo.values() if self._waits(work) and self._suits(work, asking, able))
-        lost = [
+        return [
             TaskView(
                 work.assignment,
                 work.tokens,
@@ -252,15 +266,10 @@ class Dispatch(Part):
             )
             for work in islice(waiting, count)
         ]
-        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
-        for name, kind in self.kinds.items():
-            if counts[name] < count:
-                fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
-        return lost + fresh
 
     def _offer(self) -> None:
-        """Tell the scheduler of the standing tasks when they have changed."""
-        standing = [kind.standing() for kind in self.kinds.values()]
+        """Let the scheduler know of what stands, when that is not what it was."""
+        standing = [kind.standing() for kind in self._with_standing]
         if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
             self._standing = standing
             self._on_offer = {task.id: task for tasks in standing for task in tasks}
@@ -300,14 +309,14 @@ class Dispatch(Part):
         that a version lacks train.
         """
         if kind.yields:
-            trains = self.kinds[name_of(Train)]
+            trains = self._trains
             able = trains.open and self.membership.can(node.id, trains.name)
             return not (able and self.buffer.lacks(node, self._trainers(node)))
         return not kind.task.trains or not self.buffer.budget_met or self.buffer.lacks(node)
 
     def _trainers(self, node: NodeState) -> Iterator[str]:
-        """Yield all others that can train."""
-        trains = self.kinds[name_of(Train)]
+        """All others who can train."""
+        trains = self._trains
         return (name for name in self.fleet.present if name != node.id and self.membership.can(name, trains.name))
 
     def messages(self) -> dict[type[Message], Callable[[str, Any], Steps]]:

@@ -71,6 +71,12 @@ class Link:
         """Return the seconds there and back, mean jitter included."""
         return self.up.delay + self.down.delay + (self.up.jitter + self.down.jitter) / 2
 
+    @property
+    def draws(self) -> bool:
+        """Whether chance decides anything of it."""
+        ways = self.up, self.down, self.small_up or self.up, self.small_down or self.down
+        return self.brown_outs is not None or any(way.jitter or way.loss or way.duplication for way in ways)
+
     def throughput(self, way: LinkDirection) -> float:
         """Return the bytes a second that a reliable stream reaches on `way`, which is `up` or `down` of this link."""
         if way.loss == 0.0 or self.round_trip == 0.0:
