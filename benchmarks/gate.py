@@ -23,7 +23,7 @@ from torch import Tensor
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, GATE_ROWS, TRUSTING
-from barnraise.controller.state import actions
+from barnraise.controller.state import actions, effects
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.weigher import Weigher
@@ -102,7 +102,7 @@ class Bench:
         """Seconds of the gate, and how many nodes it leaves out."""
         payloads: dict[int, bytes] = {}
         slots = self.slots(self.updates(liars), payloads)
-        asked = actions.Gate(1, 1, slots, 1.0, most=NODES // 2, rows=GATE_ROWS, seed=5)
+        asked = effects.Gate(1, 1, slots, 1.0, most=NODES // 2, rows=GATE_ROWS, seed=5)
         server = self.server()
         took, (out, _) = seconds(lambda: self.weigher.excluded(server, asked, payloads.__getitem__))
         return took, len(out)

@@ -35,8 +35,9 @@ import numpy as np
 import torch
 
 from barnraise import aggregation, compression, training
-from barnraise.controller.state.actions import Checkpoint, Held, Slot
-from barnraise.controller.state.events import Checkpointed, Event
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.state.effects import Checkpoint, Checkpointed
+from barnraise.controller.state.events import Event
 from barnraise.controller.tensors.executor import ControllerExecutor
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.digests import LEAF_BYTES

@@ -32,8 +32,8 @@ from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config import load
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects, saved
 from barnraise.controller.state import events as ev
-from barnraise.controller.state import saved
 from barnraise.controller.tensors.recovery import replay
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.types import KINDS, Blob, Contribution, NodeProfile, Train
@@ -127,18 +127,18 @@ class History:
                 case act.Receive(node, contribution):
                     size = contribution.payload.num_bytes
                     self.events.append(ev.Arrived(node, contribution.assignment, size))
-                case act.Inspect(epoch, _, contribution):
-                    self.events.append(ev.Inspected(epoch, contribution.assignment, 1.0, ""))
-                case act.Aggregate():
+                case effects.Inspect(epoch, _, contribution):
+                    self.events.append(effects.Inspected(epoch, contribution.assignment, 1.0, ""))
+                case effects.Aggregate():
                     self.now += 1.0
                     made = self.server.aggregate(
                         action.version, action.slots, lambda number: self.payload, action.rate, action.scales
                     )
-                    done = ev.Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
+                    done = effects.Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
                     self.events.append(done)
-                case act.Evaluate(epoch, version):
-                    self.events.append(ev.Evaluated(epoch, version, 2.0))
-                case act.Checkpoint(epoch, version):
+                case effects.Evaluate(epoch, version):
+                    self.events.append(effects.Evaluated(epoch, version, 2.0))
+                case effects.Checkpoint(epoch, version):
                     self.commit()
                     self.checkpoints.save(
                         version,
@@ -147,7 +147,7 @@ class History:
                         state=saved.encode(machine.state, self.now),
                         tensors={"parameters": self.server.state()},
                     )
-                    self.events.append(ev.Checkpointed(epoch, version))
+                    self.events.append(effects.Checkpointed(epoch, version))
         if len(self.decisions) >= COMMIT:
             self.commit()
 

@@ -9,10 +9,21 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from barnraise.controller.state.actions import Aggregate, Gate, Score
-from barnraise.controller.state.events import Gains
-from barnraise.core.errors import VersionRefusedError
-from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Evaluate, Flush, News, ParameterRange
+from barnraise.controller.state import effects
+from barnraise.controller.state.effects import (
+    Aggregate,
+    Aggregated,
+    ControllerEffect,
+    Evaluated,
+    Gains,
+    Gate,
+    Gated,
+    Score,
+    Scored,
+    Unmade,
+)
+from barnraise.controller.state.events import Event
+from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Evaluate, Flush, News
 from barnraise.emulation.conduct import HONEST
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
@@ -153,10 +164,6 @@ class ControllerBooks:
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return SKETCH
 
-    def score(self, action: Score) -> Gains | None:
-        assert action.contribution.assignment in self.durable
-        return Gains(0.2, 0.1, 3.0 if self.rng.random() < 0.9 else 0.0)
-
     def accept(self, node: str, assignment: int) -> None:
         del self.offered[node, assignment]  # which is here, and was inspected
         assert assignment not in self.durable
@@ -165,18 +172,31 @@ class ControllerBooks:
     def discard(self, node: str, assignment: int) -> None:
         self.offered.pop((node, assignment), None)
 
-    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
-        nodes = sorted({slot.node for slot in action.slots if slot.contributions})
-        return tuple(self.rng.sample(nodes, self.rng.randint(0, action.most))), 0.1
+    def carry_out(self, effect: ControllerEffect) -> Event:
+        match effect:
+            case Score():
+                made = effect.contribution.assignment
+                assert made in self.durable
+                gains = Gains(0.2, 0.1, 3.0 if self.rng.random() < 0.9 else 0.0)
+                return Scored(effect.epoch, made, self.newest, gains)
+            case Gate():
+                nodes = sorted({slot.node for slot in effect.slots if slot.contributions})
+                chosen = tuple(self.rng.sample(nodes, self.rng.randint(0, effect.most)))
+                return Gated(effect.epoch, effect.version, chosen, 0.1)
+            case Aggregate():
+                return self.aggregate(effect)
+            case effects.Evaluate():
+                return Evaluated(effect.epoch, effect.version, LOSS)
+        raise AssertionError(effect)
 
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
+    def aggregate(self, action: Aggregate) -> Event:
         numbers = [number for slot in action.slots for number, *_ in slot.contributions]
         assert set(numbers) <= self.durable, "a version of what no disk has"
         assert not self.merged & set(numbers), "a contribution is in two versions"
         assert action.version == self.newest + 1
         void = {number: "cannot be decoded" for number in numbers if self.rng.random() < self.spoiled / 2}
         if void:
-            raise VersionRefusedError(action.version, void=void)
+            return Unmade(action.epoch, action.version, void, {})
         self.merged |= set(numbers)
         self.newest = action.version
         made = hashed(self.truth.digests[action.version - 1], action.slots, action.rate)
@@ -184,10 +204,7 @@ class ControllerBooks:
         self.truth.digests[action.version] = made
         blob = Blob(hashed(made), self.delta)
         self.deltas.add(blob.digest)
-        return made, blob, None
-
-    def evaluate(self) -> float:
-        return LOSS
+        return Aggregated(action.epoch, action.version, made, blob)
 
     def restarted(self) -> None:
         """Another process serves: of the deltas it knows none, and no task of its own names a blob."""

@@ -17,6 +17,7 @@ from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
+from barnraise.controller.state import effects
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.invariants import validate
 from barnraise.controller.state.settings import EngineSettings
@@ -188,7 +189,7 @@ class Cluster(FaultySimulator):
                 decided, decision = True, stored(action.decision)
                 self.account.add(decision)
                 apply(self.shadow, decision)
-            elif isinstance(action, ca.Evaluate):
+            elif isinstance(action, effects.Evaluate):
                 self.account.measured.here, self.account.last_loss = True, LOSS
         super()._carry_out(actions)
         self.check(decided)

@@ -18,6 +18,7 @@ from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.durability import Durability
 from barnraise.controller.standby.succession import Stage, Succession
 from barnraise.controller.state import actions as ca
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
@@ -450,7 +451,7 @@ class Takeover(Cluster):
         last = row + sum(isinstance(action, ca.Journal) for action in actions)
         for action in actions:
             row += isinstance(action, ca.Journal)
-            if isinstance(action, ca.Evaluate):
+            if isinstance(action, effects.Evaluate):
                 self.measures.append(row)
             told += self._outgoing(action, last)
         super()._carry_out(told)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.core.errors import RunFailedError, WireError
 from barnraise.core.types import Blob, Flush, Train
@@ -91,18 +91,18 @@ class HostileRun(RunChance):
         """Payloads have any norm, evaluations any loss."""
         engine, rng = self.engine, self.rng
         job = rng.choice(engine.jobs) if engine.jobs and engine.finished is None else None
-        if isinstance(job, act.Inspect) and rng.random() < 0.3:
+        if isinstance(job, effects.Inspect) and rng.random() < 0.3:
             engine.jobs.remove(job)
             engine.handle(
-                ev.Inspected(job.epoch, job.contribution.assignment, rng.choice(NORMS), rng.choice(("", "bad")))
+                effects.Inspected(job.epoch, job.contribution.assignment, rng.choice(NORMS), rng.choice(("", "bad")))
             )
-        elif isinstance(job, act.Evaluate) and rng.random() < 0.5:
+        elif isinstance(job, effects.Evaluate) and rng.random() < 0.5:
             engine.jobs.remove(job)
-            engine.handle(ev.Evaluated(job.epoch, engine.state.newest.version, rng.choice(FLOATS)))
-        elif isinstance(job, act.Score) and rng.random() < 0.5:
+            engine.handle(effects.Evaluated(job.epoch, engine.state.newest.version, rng.choice(FLOATS)))
+        elif isinstance(job, effects.Score) and rng.random() < 0.5:
             engine.jobs.remove(job)
-            gains = ev.Gains(rng.choice(FLOATS), rng.choice(FLOATS), rng.choice(FLOATS))
-            engine.handle(ev.Scored(job.epoch, job.contribution.assignment, engine.state.newest.version, gains))
+            gains = effects.Gains(rng.choice(FLOATS), rng.choice(FLOATS), rng.choice(FLOATS))
+            engine.handle(effects.Scored(job.epoch, job.contribution.assignment, engine.state.newest.version, gains))
         elif job is not None:
             engine.answer(job, good=rng.random() < 0.9)
 

@@ -26,6 +26,7 @@ from barnraise.controller.fleet.speeds import FEW, Speeds
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import MOST_OPEN, apply
 from barnraise.controller.state.invariants import validate
@@ -967,7 +968,7 @@ class Engine:
     def _observe(self, event: ev.Event) -> None:
         """What later checks need to know of what is said."""
         self.leases.observe(event, self.now)
-        if isinstance(event, ev.Evaluated) and event.epoch == self.epoch:
+        if isinstance(event, effects.Evaluated) and event.epoch == self.epoch:
             self.account.last_loss = event.loss
         elif isinstance(event, ev.Received) and isinstance(event.message, RequestTask):
             self.said[event.node] = event.message.have
@@ -994,11 +995,11 @@ class Engine:
                 self.deltas -= set(action.digests)
             else:
                 assert action.epoch == self.epoch  # type: ignore[attr-defined]
-                assert self.finished is None or type(action) is not act.Checkpoint, "the process ends"
+                assert self.finished is None or type(action) is not effects.Checkpoint, "the process ends"
                 self.jobs.append(action)
-                if isinstance(action, act.Evaluate):
+                if isinstance(action, effects.Evaluate):
                     self.account.measured.here = True
-                elif isinstance(action, act.Inspect):
+                elif isinstance(action, effects.Inspect):
                     assert (action.node, action.contribution.assignment) in self.payloads
 
     def _journaled(self, decision: Decision) -> None:
@@ -1082,16 +1083,16 @@ class Engine:
         self.account.compare(state)
         if not self.pretended:
             validate(state)
-        aggregates = [job for job in self.jobs if isinstance(job, act.Gate | act.Aggregate)]
+        aggregates = [job for job in self.jobs if isinstance(job, effects.Gate | effects.Aggregate)]
         assert len(aggregates) == (state.closing is not None)
         assert all(job.version == state.newest.version + 1 for job in aggregates)
         for kind, flag in (
-            (act.Evaluate, machine.parts[Evaluation].here),
-            (act.Checkpoint, machine.parts[Ending].checkpointing),
-            (act.Score, bool(machine.parts[Scoring].busy)),
+            (effects.Evaluate, machine.parts[Evaluation].here),
+            (effects.Checkpoint, machine.parts[Ending].checkpointing),
+            (effects.Score, bool(machine.parts[Scoring].busy)),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
-        inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, act.Inspect)}
+        inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, effects.Inspect)}
         uploads = machine.parts[Uploads]
         assert inspects == uploads.inspecting.keys() <= state.works.keys()
         self._check_uploads(uploads)
@@ -1198,38 +1199,42 @@ class Engine:
     def answer(self, job: act.Action, *, good: bool = True) -> None:
         """What the machine asked for is done, or went wrong."""
         self.jobs.remove(job)
-        if isinstance(job, act.Inspect) and not good:
+        if isinstance(job, effects.Inspect) and not good:
             self.spoiled.add(job.contribution.assignment)
         self.handle(self.result(job, good))
 
     def result(self, job: act.Action, good: bool = True) -> ev.Event:
         match job:
-            case act.Inspect():
+            case effects.Inspect():
                 sketch = SKETCH if job.seed else b""
-                return ev.Inspected(job.epoch, job.contribution.assignment, 1.0 if good else math.nan, sketch=sketch)
-            case act.Gate():
+                return effects.Inspected(
+                    job.epoch, job.contribution.assignment, 1.0 if good else math.nan, sketch=sketch
+                )
+            case effects.Gate():
                 nodes = sorted({slot.node for slot in job.slots if slot.contributions})
                 assert 0 <= job.most < len(nodes) / 2
                 left_out = len(nodes) if job.version % 5 == 4 else job.version % (job.most + 1)
-                return ev.Gated(job.epoch, job.version, tuple(nodes[:left_out]), 0.1)
-            case act.Aggregate():
+                return effects.Gated(job.epoch, job.version, tuple(nodes[:left_out]), 0.1)
+            case effects.Aggregate():
                 delta = Blob(digest(10**6 + job.version // 2), 90)  # every other one is like the one before
                 self.deltas.add(delta.digest)
                 held = [assignment for slot in job.slots for assignment, *_ in slot.contributions]
                 if good or not held:
-                    return ev.Aggregated(job.epoch, job.version, digest(job.version), delta)
+                    return effects.Aggregated(job.epoch, job.version, digest(job.version), delta)
                 if job.version % 3 == 0:
-                    return ev.Unmade(job.epoch, job.version, {}, {}, "its parameters would not be finite")
+                    return effects.Unmade(job.epoch, job.version, {}, {}, "its parameters would not be finite")
                 void = dict.fromkeys(held[job.version % 3 - 1 :: 2], "cannot be decoded")
-                return ev.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
-            case act.Evaluate():
-                return ev.Evaluated(job.epoch, self.state.newest.version, 2.0 if good else math.inf)
-            case act.Score():
+                return effects.Unmade(job.epoch, job.version, void, {held[-1]: "is damaged"} if job.version % 2 else {})
+            case effects.Evaluate():
+                return effects.Evaluated(job.epoch, self.state.newest.version, 2.0 if good else math.inf)
+            case effects.Score():
                 made = job.contribution.assignment
-                gains = None if made % 7 == 0 else ev.Gains(0.2, 0.1, 3.0 if good else [0.5, -2.0, math.nan][made % 3])
-                return ev.Scored(job.epoch, made, self.state.newest.version, gains)
-            case act.Checkpoint():
-                return ev.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
+                gains = (
+                    None if made % 7 == 0 else effects.Gains(0.2, 0.1, 3.0 if good else [0.5, -2.0, math.nan][made % 3])
+                )
+                return effects.Scored(job.epoch, made, self.state.newest.version, gains)
+            case effects.Checkpoint():
+                return effects.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
         raise AssertionError(job)
 
     def tick(self, seconds: float) -> None:

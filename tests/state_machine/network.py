@@ -16,6 +16,7 @@ from typing import Any
 
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.settings import EngineSettings
@@ -61,11 +62,11 @@ class Disk:
         self.account = Account(settings)
         self.digests = {0: digest(0)}
 
-    def commit(self, steps: list[Decision | ca.Evaluate], payloads: set[int]) -> None:
+    def commit(self, steps: list[Decision | effects.Evaluate], payloads: set[int]) -> None:
         """Decisions, and where among them the controller began to measure a version itself."""
         self.payloads |= payloads
         for step in steps:
-            if isinstance(step, ca.Evaluate):
+            if isinstance(step, effects.Evaluate):
                 self.account.measured.here, self.account.last_loss = True, LOSS
                 continue
             decision = stored(step)
@@ -94,7 +95,7 @@ class Host:
         self.payloads: dict[tuple[str, int], str] = {}
         self.deltas: set[str] = set()
         self.snapshots = [self.machine.state.newest.digest or digest(0)]
-        self.batch: tuple[list[Decision | ca.Evaluate], set[int]] = ([], set())
+        self.batch: tuple[list[Decision | effects.Evaluate], set[int]] = ([], set())
         self.disk.account.measured.restarted()
 
     def begin(self) -> None:
@@ -138,7 +139,7 @@ class Host:
 
     def _commit(self, actions: list[ca.Action]) -> None:
         steps = [getattr(action, "decision", action) for action in actions]
-        decisions = [step for step in steps if isinstance(step, Decision | ca.Evaluate)]
+        decisions = [step for step in steps if isinstance(step, Decision | effects.Evaluate)]
         accepted = [d for d in decisions if isinstance(d, Judged) and d.brings]
         for verdict in accepted:
             assert self.payloads.pop((verdict.node, verdict.assignment)) == verdict.claim.digest
@@ -188,33 +189,33 @@ class Host:
                 if key not in self.payloads:  # else the machine has not heard yet that it is here
                     self.uploads[key] = True
                     self._carry_out(ca.Send(action.node, SendPayload(action.contribution.assignment, 0)))
-            case ca.Inspect():
+            case effects.Inspect():
                 assert self.payloads[action.node, action.contribution.assignment] == action.contribution.payload.digest
                 norm = math.nan if rng.random() < self.network.spoiled else 1.0
                 sketch, number = SKETCH if action.seed else b"", action.contribution.assignment
-                self._later(rng.uniform(0, 0.2), ce.Inspected(action.epoch, number, norm, sketch=sketch))
+                self._later(rng.uniform(0, 0.2), effects.Inspected(action.epoch, number, norm, sketch=sketch))
             case ca.Discard():
                 self.uploads.pop((action.node, action.assignment), None)
                 self.payloads.pop((action.node, action.assignment), None)
-            case ca.Gate():
+            case effects.Gate():
                 nodes = sorted({slot.node for slot in action.slots if slot.contributions})
                 out = tuple(rng.sample(nodes, rng.randint(0, action.most)))
-                self._later(rng.uniform(0, 0.5), ce.Gated(action.epoch, action.version, out, 0.1))
-            case ca.Aggregate():
+                self._later(rng.uniform(0, 0.5), effects.Gated(action.epoch, action.version, out, 0.1))
+            case effects.Aggregate():
                 numbers = [number for slot in action.slots for number, *_ in slot.contributions]
                 assert set(numbers) <= self.disk.payloads
                 story = repr((self.disk.digests[action.version - 1], action.slots, action.rate))
                 made = hashlib.sha256(story.encode()).hexdigest()
                 delta = Blob(hashlib.sha256(made.encode()).hexdigest(), rng.choice([60, 90, 400]))
                 self.clock.at(now + rng.uniform(0, 0.5), self._made, action, made, delta)
-            case ca.Evaluate():
-                self._later(rng.uniform(0, 2.0), ce.Evaluated(action.epoch, action.version, LOSS))
-            case ca.Score():
+            case effects.Evaluate():
+                self._later(rng.uniform(0, 2.0), effects.Evaluated(action.epoch, action.version, LOSS))
+            case effects.Score():
                 assert action.contribution.assignment in self.disk.payloads
-                gains = ce.Gains(0.2, 0.1, rng.choice([3.0, 3.0, 0.0])) if rng.random() < 0.9 else None
-                self._later(rng.uniform(0, 2.0), ce.Scored(action.epoch, action.contribution.assignment, 0, gains))
-            case ca.Checkpoint():
-                self._later(rng.uniform(0, 2.0), ce.Checkpointed(action.epoch, action.version))
+                gains = effects.Gains(0.2, 0.1, rng.choice([3.0, 3.0, 0.0])) if rng.random() < 0.9 else None
+                self._later(rng.uniform(0, 2.0), effects.Scored(action.epoch, action.contribution.assignment, 0, gains))
+            case effects.Checkpoint():
+                self._later(rng.uniform(0, 2.0), effects.Checkpointed(action.epoch, action.version))
             case ca.Release():
                 self.deltas -= set(action.digests)
             case ca.Finish():
@@ -224,10 +225,10 @@ class Host:
     def _later(self, seconds: float, event: ce.Event) -> None:
         self.clock.at(self.clock.now + seconds, self.post, event)
 
-    def _made(self, action: ca.Aggregate, made: str, delta: Blob) -> None:
+    def _made(self, action: effects.Aggregate, made: str, delta: Blob) -> None:
         self.deltas.add(delta.digest)
         self.snapshots = [*self.snapshots[-1:], made]
-        self.post(ce.Aggregated(action.epoch, action.version, made, delta))
+        self.post(effects.Aggregated(action.epoch, action.version, made, delta))
 
     def keeps(self, blob: Blob) -> bool:
         return blob.digest in {*FIXED, *self.deltas, *self.snapshots}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.state import State
 from barnraise.core.types import KINDS, AnyTask, Blob, LinkReport, NodeProfile, Train
@@ -146,12 +147,12 @@ class Fleet:
                     self.tasks[name] = task
                 case act.Receive(node=name, contribution=offer):
                     self._handle(ev.Arrived(name, offer.assignment, offer.payload.num_bytes))
-                case act.Inspect(epoch=epoch, node=name, contribution=offer):
-                    self._handle(ev.Inspected(epoch, offer.assignment, self.ways[name].norm))
-                case act.Aggregate(epoch=epoch, version=version):
-                    self._handle(ev.Aggregated(epoch, version, digest(version), Blob(digest(10**6 + version), 90)))
-                case act.Evaluate(epoch=epoch, version=version):
-                    self._handle(ev.Evaluated(epoch, version, 2.0))
+                case effects.Inspect(epoch=epoch, node=name, contribution=offer):
+                    self._handle(effects.Inspected(epoch, offer.assignment, self.ways[name].norm))
+                case effects.Aggregate(epoch=epoch, version=version):
+                    self._handle(effects.Aggregated(epoch, version, digest(version), Blob(digest(10**6 + version), 90)))
+                case effects.Evaluate(epoch=epoch, version=version):
+                    self._handle(effects.Evaluated(epoch, version, 2.0))
                 case _:
                     pass
 

@@ -105,8 +105,9 @@ def simulate(
         if not trial.real:
             return report(simulator, readings, seconds, market=market)
         done = cast("RealControllerWork", work)
-        losses = simulator.controller.state.record.evaluations[0][1], done.evaluate()
-        model = done.evaluator.model_of(done.server.average)
+        evaluator = done.tensors.evaluator
+        model = evaluator.model_of(done.server.average)
+        losses = simulator.controller.state.record.evaluations[0][1], evaluator.loss(model)
         sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
         wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
         targets = _targets(wanted, model, done) or None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
-from barnraise.controller.state.actions import SCORED_ROWS, Aggregate, Gate
+from barnraise.controller.state.effects import SCORED_ROWS, Aggregate, Gate
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
 
 NANO = 1e-9

@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnraise.controller.state.actions import Aggregate, Gate, Score
-from barnraise.controller.state.events import Gains
+from barnraise.controller.state.effects import Aggregate, Aggregated, ControllerEffect
+from barnraise.controller.state.events import Event
 from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.effects import Tensors, at_once, carry_out
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
-from barnraise.controller.tensors.stages.base import Step
 from barnraise.controller.tensors.weigher import Weigher
-from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, ParameterRange
+from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
@@ -118,12 +118,20 @@ class RealControllerWork:
         costs: ControllerCosts,
         rows_of: Callable[[str], Dataset],
     ) -> None:
-        self.server, self.blobs, self.evaluator, self.dataset = server, blobs, evaluator, dataset
-        self.costs, self._rows_of = costs, rows_of
-        self.scorer, self.weigher = Scorer(evaluator), Weigher(evaluator)
+        self.server, self.blobs, self.dataset, self.costs = server, blobs, dataset, costs
         self._files = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.row_files())
         self._offered: dict[tuple[str, int], Any] = {}
         self._accepted: dict[int, Any] = {}
+        self.tensors = Tensors(
+            server,
+            blobs,
+            evaluator,
+            Scorer(evaluator),
+            Weigher(evaluator),
+            read=self._accepted.__getitem__,
+            rows_of=rows_of,
+            between_versions=at_once,
+        )
 
     def files(self) -> tuple[Blob, ...]:
         return self._files
@@ -144,34 +152,16 @@ class RealControllerWork:
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return self.server.sketch(payload, contribution, seed)
 
-    def score(self, action: Score) -> Gains | None:
-        made, server = action.contribution, self.server
-        step = Step(server.reader(self._accepted[made.assignment], made), made.parameters)
-        usual = server.movement(server.made) if server.made is not None else None
-        return self.scorer.gains(server.parameters, step, usual, action, self._rows_of(action.node))
-
     def accept(self, node: str, assignment: int) -> None:
         self._accepted[assignment] = self._offered.pop((node, assignment))
 
     def discard(self, node: str, assignment: int) -> None:
         self._offered.pop((node, assignment), None)
 
-    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
-        return self.weigher.excluded(self.server, action, self._accepted.__getitem__)
-
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        self.blobs.freeze(self.server.watch)
-        try:
-            made = self.server.aggregate(
-                action.version, action.slots, self._accepted.__getitem__, action.rate, action.scales
-            )
-        finally:
-            self.blobs.publish(self.server.parameters, self.server.digest, self.server.leaves)
-        for slot in action.slots:
-            for held in slot.contributions:
-                del self._accepted[held.assignment]
-        self.blobs.add_delta(made.delta.digest, made.delta_bytes)
-        return made.digest, made.delta, made.parameters
-
-    def evaluate(self) -> float:
-        return self.evaluator.loss(self.evaluator.model_of(self.server.average))
+    def carry_out(self, effect: ControllerEffect) -> Event:
+        answer = carry_out(self.tensors, effect)()
+        if isinstance(effect, Aggregate) and isinstance(answer, Aggregated):
+            for slot in effect.slots:
+                for held in slot.contributions:
+                    del self._accepted[held.assignment]
+        return answer

@@ -15,11 +15,12 @@ import msgspec
 
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
-from barnraise.core.errors import VersionRefusedError
 from barnraise.emulation.access import Access
 from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import MakeChurn
+from barnraise.emulation.effects import EFFECTS
 from barnraise.emulation.event_queue import EventQueue
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.node import MESSAGE_BYTES, Node
@@ -92,7 +93,7 @@ class Simulator(EventQueue):
         self.payloads: dict[tuple[str, int], Buffer] = {}
         self._brought: set[tuple[str, int]] = set()  # offers in hand with their payloads attached
         self._payload_bytes: dict[int, int] = {}  # sizes of contributions that are in no version yet
-        self._newest: tuple[float, ce.Aggregated] | None = None  # version, and the seconds that it takes
+        self._newest: tuple[float, effects.Aggregated] | None = None  # version, and the seconds that it takes
         self._made: dict[int, Point] = {}  # versions that may still be evaluated, with their times
         self._expected = 0  # nodes that have yet to start
         self._coming: set[str] = set()  # nodes that are planned to return
@@ -282,7 +283,7 @@ class Simulator(EventQueue):
         else:
             self._send(ca.Send(action.node, SendPayload(number, 0)))
 
-    def _inspect(self, action: ca.Inspect) -> None:
+    def _inspect(self, action: effects.Inspect) -> None:
         contribution = action.contribution
         payload = self.payloads[action.node, contribution.assignment]
         norm, reason = self.work.inspect(action.node, contribution, payload)
@@ -290,47 +291,30 @@ class Simulator(EventQueue):
         self._inspector_free = free
         self._payload_bytes[contribution.assignment] = contribution.payload.num_bytes
         sketch = self.work.sketch(contribution, payload, action.seed) if action.seed and not reason else b""
-        event = ce.Inspected(action.epoch, contribution.assignment, norm, reason, sketch)
+        event = effects.Inspected(action.epoch, contribution.assignment, norm, reason, sketch)
         self.at(free, Simulator._deliver, self, 0, event)
 
-    def _gate(self, action: ca.Gate) -> None:
-        event = ce.Gated(action.epoch, action.version, *self.work.gate(action))
-        self.at(self.now + self.work.costs.gate(action), Simulator._deliver, self, 0, event)
+    def _effect(self, action: effects.ControllerEffect) -> tuple[float, ce.Event]:
+        """Carry out an effect on tensors at once; its answer comes after the seconds that it takes."""
+        answer = self.work.carry_out(action)
+        seconds = EFFECTS[type(action)].seconds(self.work.costs, action, answer, self._payload_bytes)
+        self.at(self.now + seconds, Simulator._deliver, self, 0, answer)
+        return seconds, answer
 
-    def _aggregate(self, action: ca.Aggregate) -> None:
-        event: ce.Event
+    def _aggregate(self, action: effects.Aggregate) -> None:
         if self._newest is not None and self._newest[1].version == action.version:  # a controller that died had made it
             seconds, made = self._newest
             event = msgspec.structs.replace(made, epoch=action.epoch)
             self.at(self.now + seconds, Simulator._deliver, self, 0, event)
             return
-        try:
-            digest, delta, parameters = self.work.aggregate(action)
-        except VersionRefusedError as refusal:
-            event = ce.Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
-            self.soon(Simulator._deliver, self, 0, event)
-            return
-        seconds = self.work.costs.aggregate(action, delta, self._payload_bytes)
-        for assignment in [held.assignment for slot in action.slots for held in slot.contributions]:
-            del self._payload_bytes[assignment]
-        self._newest = seconds, ce.Aggregated(action.epoch, action.version, digest, delta, parameters)
-        self.at(self.now + seconds, Simulator._deliver, self, 0, self._newest[1])
+        seconds, answer = self._effect(action)
+        if isinstance(answer, effects.Aggregated):
+            self._newest = seconds, answer
+            for assignment in [held.assignment for slot in action.slots for held in slot.contributions]:
+                del self._payload_bytes[assignment]
 
-    def _evaluate(self, action: ca.Evaluate) -> None:
-        event = ce.Evaluated(action.epoch, action.version, self.work.evaluate())
-        self.at(self.now + self.work.costs.evaluate, Simulator._deliver, self, 0, event)
-
-    def _score(self, action: ca.Score) -> None:
-        event = ce.Scored(
-            action.epoch,
-            action.contribution.assignment,
-            self.controller.state.newest.version,
-            self.work.score(action),
-        )
-        self.at(self.now + self.work.costs.score, Simulator._deliver, self, 0, event)
-
-    def _checkpoint(self, action: ca.Checkpoint) -> None:
-        self.soon(Simulator._deliver, self, 0, ce.Checkpointed(action.epoch, action.version))
+    def _checkpoint(self, action: effects.Checkpoint) -> None:
+        self.soon(Simulator._deliver, self, 0, effects.Checkpointed(action.epoch, action.version))
 
     def _release(self, action: ca.Release) -> None:
         self.work.release(action.digests)
@@ -346,17 +330,15 @@ class Simulator(EventQueue):
         self.work.discard(action.node, action.assignment)
 
 
-_ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], None]] = {
+_ACTIONS: dict[type[ca.Action], Callable[[Simulator, Any], object]] = {
     ca.Journal: Simulator._journal,
     ca.Send: Simulator._send,
     ca.Receive: Simulator._receive,
-    ca.Inspect: Simulator._inspect,
+    effects.Inspect: Simulator._inspect,
     ca.Discard: Simulator._discard,
-    ca.Gate: Simulator._gate,
-    ca.Aggregate: Simulator._aggregate,
-    ca.Evaluate: Simulator._evaluate,
-    ca.Score: Simulator._score,
-    ca.Checkpoint: Simulator._checkpoint,
+    **dict.fromkeys(EFFECTS, Simulator._effect),
+    effects.Aggregate: Simulator._aggregate,
+    effects.Checkpoint: Simulator._checkpoint,
     ca.Release: Simulator._release,
     ca.Finish: Simulator._finish,
 }

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from barnraise.controller.state.actions import Aggregate, Gate, Score
-from barnraise.controller.state.events import Gains
+from barnraise.controller.state.effects import Aggregated, ControllerEffect
+from barnraise.controller.state.events import Event
 from barnraise.core.types import (
     SKETCH_SIZE,
     AnyResult,
@@ -26,7 +26,6 @@ from barnraise.core.types import (
     Finding,
     Flush,
     News,
-    ParameterRange,
     Sketched,
     Task,
     Train,
@@ -34,6 +33,7 @@ from barnraise.core.types import (
 )
 from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.emulation.effects import EFFECTS, Sizes
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
 
@@ -105,23 +105,14 @@ class ControllerWork(Protocol):
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         """Return the sketch of a valid payload's update."""
 
-    def score(self, action: Score) -> Gains | None:
-        """Return the effect of a durable contribution on the loss of its own rows, and of others."""
-
     def accept(self, node: str, assignment: int) -> None:
         """Record that the inspected contribution is on the ledger."""
 
     def discard(self, node: str, assignment: int) -> None:
         """Discard a payload that will not be used."""
 
-    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
-        """Return the nodes without which the version is better, and by how much its loss is lower."""
-
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        """Make a version and return its digest, its delta, and the parameters that it changes (None: all)."""
-
-    def evaluate(self) -> float:
-        """Return the held-out loss of the newest version."""
+    def carry_out(self, effect: ControllerEffect) -> Event:
+        """Carry out an effect that needs the tensors alone, and return its answer."""
 
 
 class CostedNodeWork:
@@ -192,7 +183,7 @@ class CostedControllerWork:
     """Deltas and files of the right size; every contribution is valid."""
 
     def __init__(self, delta_bytes: int, file_bytes: Sequence[int], costs: ControllerCosts) -> None:
-        self.delta_bytes, self.costs = delta_bytes, costs
+        self.delta_bytes, self.costs, self._newest = delta_bytes, costs, 0
         self._files = tuple(Blob(f"a{index:063x}", size) for index, size in enumerate(file_bytes))
 
     def files(self) -> tuple[Blob, ...]:
@@ -213,20 +204,14 @@ class CostedControllerWork:
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return ALIKE
 
-    def score(self, action: Score) -> Gains | None:
-        return Gains(1.0, 0.0, 1.0)
-
     def accept(self, node: str, assignment: int) -> None:
         """Do nothing: there is no state."""
 
     def discard(self, node: str, assignment: int) -> None:
         """Do nothing: there is no state."""
 
-    def gate(self, action: Gate) -> tuple[tuple[str, ...], float]:
-        return (), 0.0
-
-    def aggregate(self, action: Aggregate) -> tuple[str, Blob, ParameterRange | None]:
-        return f"e{action.version:063x}", Blob(f"d{action.version:063x}", self.delta_bytes), None
-
-    def evaluate(self) -> float:
-        return 0.0
+    def carry_out(self, effect: ControllerEffect) -> Event:
+        answer = EFFECTS[type(effect)].sized(Sizes(self._newest, self.delta_bytes), effect)
+        if type(answer) is Aggregated:
+            self._newest = answer.version
+        return answer

@@ -16,6 +16,7 @@ from typing import Any
 from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
 from barnraise.emulation.event_queue import Call
 from barnraise.emulation.journal import DecisionJournal
@@ -207,10 +208,10 @@ class UnreliableSimulator(Simulator):
 
     def _checkpoint_now(self, action: ca.Action) -> ca.Action:
         """Return a checkpoint that the disk does not take at once, and that is not carried out here."""
-        if type(action) is not ca.Checkpoint or not (self.disk.slow or self.disk.full(self.now)):
+        if type(action) is not effects.Checkpoint or not (self.disk.slow or self.disk.full(self.now)):
             return action
         reason = NO_ROOM if self.disk.full(self.now) else ""
-        event = ce.Checkpointed(action.epoch, action.version, reason)
+        event = effects.Checkpointed(action.epoch, action.version, reason)
         self.at(self.now + self.disk.checkpoint_seconds(), Simulator._deliver, self, 0, event)
         return ca.Release(())
 

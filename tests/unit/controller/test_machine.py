@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.core.types import Blob
 from barnraise.ledger.decisions import Assigned, Judged, NodeChanged, Noted, VersionClosed, VersionMade
@@ -42,11 +43,11 @@ def test_the_walk_of_a_contribution() -> None:
     assert kinds(engine.handle(ev.Received("a", Offer(contribution(task))))) == ["Receive"]
     assert engine.machine.handle(ev.Arrived("a", 1, 419), 1.0) == []
     assert kinds(engine.machine.handle(ev.Arrived("a", 1, 420), 1.0)) == ["Inspect"]
-    actions = engine.machine.handle(ev.Inspected(1, 1, 2.5), 1.0)
+    actions = engine.machine.handle(effects.Inspected(1, 1, 2.5), 1.0)
     assert kinds(actions) == ["Judged", "Ack", "VersionClosed", "Aggregate"]
     verdict = actions[0].decision  # type: ignore[attr-defined]
     assert (verdict.norm, verdict.tokens, verdict.weight, verdict.staleness) == (2.5, 12, 12.0, 0)
-    made = ev.Aggregated(1, 1, digest(1), Blob(digest(9), 90))
+    made = effects.Aggregated(1, 1, digest(1), Blob(digest(9), 90))
     assert kinds(engine.machine.handle(made, 1.5)) == ["VersionMade"]
     assert (engine.state.newest.version, engine.state.newest.digest, engine.state.newest.time) == (1, digest(1), 1.5)
 
@@ -57,8 +58,8 @@ def test_every_effect_follows_the_decision_that_it_depends_on() -> None:
     for event in (
         ev.Received("a", Offer(contribution(engine.held["a"][1]))),
         ev.Arrived("a", 1, 420),
-        ev.Inspected(1, 1, 1.0),
-        ev.Aggregated(1, 1, digest(1), Blob(digest(9), 90)),
+        effects.Inspected(1, 1, 1.0),
+        effects.Aggregated(1, 1, digest(1), Blob(digest(9), 90)),
     ):
         seen += engine.machine.handle(event, 1.0)
     order = kinds(seen)
@@ -101,7 +102,7 @@ def test_results_of_a_dead_epoch_change_nothing(late: bool) -> None:
         engine.deliver_late()
     if not late:
         engine.offer("a", offered)
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.totals.accepted == 1
 
 
@@ -109,9 +110,9 @@ def test_a_version_that_was_closed_is_made_after_a_restart() -> None:
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1]))
     engine.answer(engine.jobs[-1])
-    (before,) = (job for job in engine.jobs if isinstance(job, act.Aggregate))
+    (before,) = (job for job in engine.jobs if isinstance(job, effects.Aggregate))
     engine.crash()
-    (again,) = (job for job in engine.jobs if isinstance(job, act.Aggregate))
+    (again,) = (job for job in engine.jobs if isinstance(job, effects.Aggregate))
     assert (again.version, again.slots, again.rate) == (before.version, before.slots, before.rate)
     assert again.epoch == before.epoch + 1
     engine.answer(again)
@@ -169,7 +170,7 @@ def test_slots_hold_a_nodes_contributions_in_order() -> None:
         engine.next(node)
         engine.offer(node, contribution(next(iter(engine.held[node].values()))))
         engine.answer(engine.jobs[-1])
-    (aggregate,) = (job for job in engine.jobs if isinstance(job, act.Aggregate))
+    (aggregate,) = (job for job in engine.jobs if isinstance(job, effects.Aggregate))
     assert [(slot.node, [i for i, *_ in slot.contributions]) for slot in aggregate.slots] == [("a", [1, 2]), ("b", [3])]
     closed = engine.journal[-1]
     assert isinstance(closed, VersionClosed)
@@ -195,5 +196,5 @@ def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() ->
     assert (rest.rows, rest.local_steps, rest.batches.skip, rest.tokens) == (engine.account.tasks[1].rows, 1, 1, 6)
     assert rest.batches.seed == engine.settings.tasks.seed + 1, "its batches are those of the task that it goes on with"
     engine.offer("b", contribution(rest))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.totals.tokens == 12

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnraise.controller.state import actions as act
-from barnraise.controller.state import events as ev
+from barnraise.controller.state import effects
 from barnraise.ledger.decisions import Change, Judged, NodeChanged
 from barnraise.training.reach import Reach
 
@@ -26,10 +25,10 @@ def hand_in(engine: Engine, node: str, norm: float) -> None:
     engine.now += 0.1
     engine.next(node)
     engine.offer(node, contribution(next(iter(engine.held[node].values()))))
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect | act.Aggregate)]:
-        if isinstance(jobs[0], act.Inspect):
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate)]:
+        if isinstance(jobs[0], effects.Inspect):
             engine.jobs.remove(jobs[0])
-            engine.handle(ev.Inspected(engine.epoch, jobs[0].contribution.assignment, norm))
+            engine.handle(effects.Inspected(engine.epoch, jobs[0].contribution.assignment, norm))
         else:
             engine.answer(jobs[0])
 

@@ -11,7 +11,8 @@ from barnraise.assembly.simulation import simulate
 from barnraise.assembly.simulation_report import Report
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.state.actions import Aggregate, Held, Slot
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.state.effects import Aggregate
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.emulation.access import Access
 from barnraise.emulation.costs import ControllerCosts, NodeCosts

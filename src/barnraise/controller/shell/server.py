@@ -25,8 +25,8 @@ from barnraise.controller.shell.reception import Reception
 from barnraise.controller.shell.standbys import Replication, Standbys
 from barnraise.controller.shell.warnings import Warnings
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects, role_permissions, saved
 from barnraise.controller.state import events as ev
-from barnraise.controller.state import role_permissions, saved
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
 from barnraise.core.errors import SupersededError, WireError
 from barnraise.core.text import printable
@@ -207,8 +207,11 @@ class Server:
         for action in actions:
             if isinstance(action, act.Receive):
                 self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
+            elif (do := _ACTIONS.get(type(action))) is not None:
+                do(self, action)
             else:
-                _ACTIONS[type(action)](self, action)
+                assert isinstance(action, effects.ControllerEffect), "every action is carried out"
+                self.executor.carry_out(action)
 
     def _report_from_thread(self, event: ev.Event) -> None:
         self._loop.call_soon_threadsafe(self.post, event)
@@ -356,12 +359,12 @@ class Server:
         if isinstance(told, Stop):
             self.stopped.add(action.node)
 
-    def _inspect(self, action: act.Inspect) -> None:
+    def _inspect(self, action: effects.Inspect) -> None:
         upload = self.uploads.get(action.node, action.contribution.assignment)
         assert upload is not None, "the machine asks for the inspection of what has arrived"
         self.executor.inspect(action, upload)
 
-    def _checkpoint(self, action: act.Checkpoint) -> None:
+    def _checkpoint(self, action: effects.Checkpoint) -> None:
         state = saved.encode(self.machine.state, self.clock())
         self.executor.checkpoint(action, state, self.ledger.head)
 
@@ -387,13 +390,9 @@ class Server:
 _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Journal: Server._journaled,
     act.Send: Server._send,
-    act.Inspect: Server._inspect,
+    effects.Inspect: Server._inspect,
     act.Discard: lambda server, action: server.uploads.drop(action.node, action.assignment),
-    act.Aggregate: lambda server, action: server.executor.aggregate(action),
-    act.Gate: lambda server, action: server.executor.gate(action),
-    act.Evaluate: lambda server, action: server.executor.evaluate(action),
-    act.Score: lambda server, action: server.executor.score(action),
-    act.Checkpoint: Server._checkpoint,
+    effects.Checkpoint: Server._checkpoint,
     act.Release: lambda server, action: server.executor.blobs.release(action.digests),
     act.Finish: Server._finish,
 }

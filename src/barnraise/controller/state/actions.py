@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.core.types import Batches, Contribution, ParameterRange
+from barnraise.core.types import Contribution, ParameterRange
 from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
@@ -34,15 +34,6 @@ class Receive(Action, frozen=True, gc=False):
 
     node: str
     contribution: Contribution
-
-
-class Inspect(Action, frozen=True, gc=False):
-    """Decode the payload and measure it; answer with `Inspected`, and a sketch where there is a seed for one."""
-
-    epoch: int
-    node: str
-    contribution: Contribution
-    seed: int = 0
 
 
 class Discard(Action, frozen=True, gc=False):
@@ -105,64 +96,6 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
         found = (held for held in self.contributions if held.assignment == assignment)
         gone = sum(held.trust * tokens if trains else held.weight for held in found)
         return msgspec.structs.replace(self, contributions=left, fresh_weight=self.fresh_weight - gone)
-
-
-class Gate(Action, frozen=True, gc=False):
-    """Find up to `most` nodes without whose slots `version` has a lower loss; answer with `Gated`.
-
-    The loss is that of `rows` training rows, which follow from `seed`. All nodes are found where the version is harmful
-    even so. The version moves by `rate` times the rule's aggregate of the slots.
-    """
-
-    epoch: int
-    version: int
-    slots: tuple[Slot, ...]
-    rate: float
-    most: int
-    rows: int
-    seed: int
-
-
-class Aggregate(Action, frozen=True, gc=False):
-    """Make `version` out of the slots, in this order; answer with `Aggregated`."""
-
-    epoch: int
-    version: int
-    slots: tuple[Slot, ...]
-    rate: float  # factor of the outer optimizer's rate
-    scales: tuple[float, ...] = ()  # factors of the ranges' aggregates, in order
-
-
-class Evaluate(Action, frozen=True, gc=False):
-    """Measure `version` on held-out data; answer with `Evaluated`."""
-
-    epoch: int
-    version: int
-
-
-SCORED_ROWS = 32
-"""Rows of its own, and others, that a contribution is scored by, at most."""
-
-
-class Score(Action, frozen=True, gc=False):
-    """Measure what an accepted contribution does for the loss of its own rows, and of others; answer with `Scored`.
-
-    Its own rows are those of its `steps` of the batches. The choice of rows follows from `seed`.
-    """
-
-    epoch: int
-    node: str
-    contribution: Contribution
-    batches: Batches
-    steps: int
-    seed: int
-
-
-class Checkpoint(Action, frozen=True, gc=False):
-    """Make `version` durable, with the outer state and this machine's; answer with `Checkpointed`."""
-
-    epoch: int
-    version: int
 
 
 class Release(Action, frozen=True, gc=False):

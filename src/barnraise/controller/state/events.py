@@ -1,16 +1,14 @@
 """The events of the controller's state machine.
 
-Results of work that the machine asked for carry the `epoch` they belong to: a result of an earlier epoch is dropped.
+`effects` has the events that answer effects of the controller.
 The last three events come from parts of the machine itself, which yield them among their steps.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
-from barnraise.core.types import Blob, ParameterRange, Telemetry
+from barnraise.core.types import Telemetry
 from barnraise.ledger.decisions import Change
 from barnraise.ledger.notes import Note
 from barnraise.wire.messages import Message
@@ -73,93 +71,6 @@ class Lost(Event, frozen=True, gc=False):
     node: str
     reason: str
     how: Change = Change.LEFT
-
-
-class Inspected(Event, frozen=True, gc=False):
-    """The payload of `assignment` was inspected.
-
-    It decodes to finite numbers of L2 norm `norm`; or `reason` is its defect. A `sketch` of them where one was asked
-    for.
-    """
-
-    epoch: int
-    assignment: int
-    norm: float
-    reason: str = ""
-    sketch: bytes = b""
-
-
-class Aggregated(Event, frozen=True, gc=False):
-    """The version exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
-
-    epoch: int
-    version: int
-    digest: str
-    delta: Blob
-    parameters: ParameterRange | None = None  # the range that the delta changes; None: all
-
-
-class Unmade(Event, frozen=True, gc=False):
-    """The version cannot be made as requested.
-
-    By assignment: why payloads cannot be decoded (`void`), or be read any more (`lost`); or `reason`, when the
-    resulting numbers are at fault.
-    """
-
-    epoch: int
-    version: int
-    void: dict[int, str]
-    lost: dict[int, str]
-    reason: str = ""
-
-
-class Gated(Event, frozen=True, gc=False):
-    """The loss after `version` is lower by `gain` nats a token without the slots of these nodes."""
-
-    epoch: int
-    version: int
-    nodes: tuple[str, ...] = ()
-    gain: float = 0.0
-
-
-class Evaluated(Event, frozen=True, gc=False):
-    """Held-out cross-entropy of `version`, nats a token."""
-
-    epoch: int
-    version: int
-    loss: float
-
-
-class Gains(NamedTuple):
-    """The fall of the loss in nats a token, on a contribution's own rows, and on others.
-
-    And how much more on its own than on similar others, in standard errors.
-    """
-
-    own: float
-    others: float
-    more: float
-
-
-class Scored(Event, frozen=True, gc=False):
-    """The effect of a step along the contribution of `assignment` on the loss of `version`.
-
-    None where there is nothing to compare.
-    """
-
-    epoch: int
-    assignment: int
-    version: int = 0
-    gains: Gains | None = None
-
-
-class Checkpointed(Event, frozen=True, gc=False):
-    """The version is durable in a checkpoint with a manifest of this digest, or `reason` is why it is not."""
-
-    epoch: int
-    version: int
-    reason: str = ""
-    digest: str = ""
 
 
 class Tick(Event, frozen=True, gc=False):

@@ -9,27 +9,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from torch import Tensor
-
-from barnraise.controller.state.actions import Aggregate, Checkpoint, Evaluate, Gate, Inspect, Score
-from barnraise.controller.state.events import (
-    Aggregated,
-    Checkpointed,
-    Evaluated,
-    Event,
-    Gated,
-    Inspected,
-    Scored,
-    Unmade,
-)
+from barnraise.controller.state.effects import THREADS, Checkpoint, Checkpointed, ControllerEffect, Inspect, Inspected
+from barnraise.controller.state.events import Event
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
+from barnraise.controller.tensors.effects import Tensors, carry_out
 from barnraise.controller.tensors.evaluator import Evaluator
-from barnraise.controller.tensors.parameter_server import Made, ParameterServer
+from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
-from barnraise.controller.tensors.stages.base import Step
 from barnraise.controller.tensors.weigher import Weigher
-from barnraise.core.errors import CorruptionError, StorageError, VersionRefusedError, WireError
+from barnraise.core.errors import StorageError, WireError
 from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import IncomingPayload
 
@@ -39,7 +28,7 @@ _GROUP = "parameters"
 
 
 class ControllerExecutor:
-    """Carries out the tensor actions.
+    """Carries out effects on threads.
 
     `report` receives events, `failed` bugs, both on any thread.
     """
@@ -56,14 +45,19 @@ class ControllerExecutor:
         failed: Callable[[BaseException], None],
     ) -> None:
         self.server, self.blobs, self.evaluator = server, blobs, evaluator
-        self.ledger, self.checkpoints, self.scorer, self.weigher = (
-            ledger,
-            checkpoints,
+        self.ledger, self.checkpoints = ledger, checkpoints
+        self.tensors = Tensors(
+            server,
+            blobs,
+            evaluator,
             Scorer(evaluator),
             Weigher(evaluator),
+            read=ledger.read,
+            rows_of=lambda node: evaluator.dataset,
+            between_versions=self._between_versions,
         )
         self._report, self._failed = report, failed
-        self._threads = {name: ThreadPoolExecutor(1, name) for name in ("inspect", "evaluate", "version", "checkpoint")}
+        self._threads = {name: ThreadPoolExecutor(1, name) for name in THREADS}
 
     def inspect(self, action: Inspect, upload: IncomingPayload) -> None:
         """Check the payload's digest, decode it and measure it."""
@@ -82,65 +76,12 @@ class ControllerExecutor:
 
         self._run("inspect", work)
 
-    def gate(self, action: Gate) -> None:
-        """Measure the loss gate; the version before stays the newest, so its parameters do not change."""
+    def carry_out(self, effect: ControllerEffect) -> None:
+        """Carry out an effect that needs the tensors alone, on its thread."""
+        self._run(effect.thread, carry_out(self.tensors, effect))
 
-        def work() -> Event:
-            nodes, gain = self.weigher.excluded(self.server, action, self.ledger.read)
-            return Gated(action.epoch, action.version, nodes, gain)
-
-        self._run("evaluate", work)
-
-    def aggregate(self, action: Aggregate) -> None:
-        def work() -> Event:
-            self.blobs.freeze(self.server.watch)
-            try:
-                made = self.server.aggregate(action.version, action.slots, self.ledger.read, action.rate, action.scales)
-            except VersionRefusedError as refusal:
-                return Unmade(action.epoch, action.version, refusal.void, refusal.lost, refusal.reason)
-            finally:
-                self.blobs.publish(self.server.parameters, self.server.digest, self.server.leaves)
-            self.blobs.add_delta(made.delta.digest, made.delta_bytes)
-            return Aggregated(action.epoch, made.version, made.digest, made.delta, made.parameters)
-
-        self._run("version", work)
-
-    def evaluate(self, action: Evaluate) -> None:
-        """Measure the newest version (or the average up to it), which is the requested one or a little younger."""
-
-        def newest() -> tuple[int, Any]:
-            return self.server.version, self.evaluator.model_of(self.server.average)
-
-        def work() -> Event:
-            self.evaluator.build()  # it takes seconds, which versions need not wait for
-            version, model = self._threads["version"].submit(newest).result()
-            return Evaluated(action.epoch, version, self.evaluator.loss(model))
-
-        self._run("evaluate", work)
-
-    def score(self, action: Score) -> None:
-        """Score at the present newest version, though others may be made until the model is free.
-
-        A version that holds the contribution shows less of its effect.
-        """
-
-        def newest() -> tuple[int, Tensor, Made | None]:
-            return self.server.version, self.server.parameters.clone(), self.server.made
-
-        now = self._threads["version"].submit(newest)
-        made, dataset = action.contribution, self.evaluator.dataset
-
-        def work() -> Event:
-            version, parameters, last = now.result()
-            try:
-                update = self.server.reader(self.ledger.read(made.assignment), made)
-            except CorruptionError:  # its version will report it
-                return Scored(action.epoch, made.assignment)
-            usual = self.server.movement(last) if last is not None else None
-            gains = self.scorer.gains(parameters, Step(update, made.parameters), usual, action, dataset)
-            return Scored(action.epoch, made.assignment, version, gains)
-
-        self._run("evaluate", work)
+    def _between_versions(self, look: Callable[[], Any]) -> Callable[[], Any]:
+        return self._threads["version"].submit(look).result
 
     def checkpoint(self, action: Checkpoint, state: bytes, head: Head) -> None:
         """Freeze the state on the thread that makes versions, then write it on another, while versions continue.

@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 from torch import Tensor
 
-from barnraise.controller.state.actions import SCORED_ROWS, Score
-from barnraise.controller.state.events import Gains
+from barnraise.controller.state.effects import SCORED_ROWS, Gains, Score
 from barnraise.controller.tensors.evaluator import BATCH_ROWS, Evaluator
 from barnraise.controller.tensors.stages.base import Step
 from barnraise.core.types import Batches

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from barnraise.compression.base import Array
-from barnraise.controller.state.actions import Gate, Slot
+from barnraise.controller.state.actions import Slot
+from barnraise.controller.state.effects import Gate
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.stages.base import ReadPayload, Row

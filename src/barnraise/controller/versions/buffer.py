@@ -17,8 +17,9 @@ from typing import Any
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.fleet.uploads import Uploads
-from barnraise.controller.state.actions import Aggregate, Slot
-from barnraise.controller.state.events import Changed, Event, Gated, Unmade
+from barnraise.controller.state.actions import Slot
+from barnraise.controller.state.effects import Aggregate, Gated, Unmade
+from barnraise.controller.state.events import Changed, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.controller.versions.buffer_deadline import BufferDeadline

@@ -10,16 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.fleet.records import NodeRecords
-from barnraise.controller.state.actions import Checkpoint, Finish, Send
-from barnraise.controller.state.events import (
-    Aggregated,
-    Changed,
-    Checkpointed,
-    Evaluated,
-    Event,
-    InterruptRequested,
-    StopRequested,
-)
+from barnraise.controller.state.actions import Finish, Send
+from barnraise.controller.state.effects import Aggregated, Checkpoint, Checkpointed, Evaluated
+from barnraise.controller.state.events import Changed, Event, InterruptRequested, StopRequested
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.evaluation import Evaluation

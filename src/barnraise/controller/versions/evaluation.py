@@ -17,8 +17,9 @@ from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.speeds import OVERDUE, Speeds
-from barnraise.controller.state import actions
-from barnraise.controller.state.events import Evaluated, Event
+from barnraise.controller.state import effects
+from barnraise.controller.state.effects import Evaluated
+from barnraise.controller.state.events import Event
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import KeptFinding, NodeState, Work
 from barnraise.controller.versions.findings import Pieces, agree, dispute, enough, mean
@@ -106,7 +107,7 @@ class Evaluation(TaskKind):
     def _measure_here(self) -> Steps:
         self.here, self.until = True, math.inf
         self._begin()
-        yield actions.Evaluate(self.context.epoch, self.state.newest.version)
+        yield effects.Evaluate(self.context.epoch, self.state.newest.version)
 
     def _begin(self) -> None:
         self.version, self.tokens = self.state.newest.version, self.state.totals.version_tokens

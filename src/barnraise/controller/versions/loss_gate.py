@@ -16,8 +16,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from barnraise.controller.state.actions import Gate
-from barnraise.controller.state.events import Gated
+from barnraise.controller.state.effects import Gate, Gated
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Closing
 from barnraise.ledger import notes

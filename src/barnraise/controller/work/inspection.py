@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from barnraise.controller.fleet.uploads import Uploads
-from barnraise.controller.state.actions import Discard, Inspect, Send
-from barnraise.controller.state.events import Arrived, Changed, Event, Inspected
+from barnraise.controller.state.actions import Discard, Send
+from barnraise.controller.state.effects import Inspect, Inspected
+from barnraise.controller.state.events import Arrived, Changed, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Work
 from barnraise.controller.work import admission

@@ -21,8 +21,8 @@ from typing import Any
 from barnraise.controller.fleet.probation import LONGEST, Probation
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE
-from barnraise.controller.state.actions import Score
-from barnraise.controller.state.events import Changed, Event, Gains, Scored
+from barnraise.controller.state.effects import Gains, Score, Scored
+from barnraise.controller.state.events import Changed, Event
 from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.work.sanctions import Sanctions

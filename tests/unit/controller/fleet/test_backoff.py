@@ -11,7 +11,7 @@ from barnraise.controller.fleet.fleet import Fleet
 from barnraise.controller.fleet.leases import Leases
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.state import Status
 from barnraise.core.types import LinkReport
@@ -119,7 +119,7 @@ def test_what_others_did_meanwhile_is_discarded_and_counted_once() -> None:
     engine.next("b")
     (again,) = engine.held["b"].values()
     engine.offer("b", contribution(again))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     credit = engine.state.totals.tokens
     assert credit == again.tokens
     engine.hello("a", pending=(number,), working=())
@@ -143,7 +143,7 @@ def test_what_nobody_took_is_its_own_again() -> None:
     assert engine.state.redo[number].stage is Status.RELEASED
     engine.hello("a", pending=(number,), working=())
     engine.offer("a", late)
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.nodes["a"].tally.tokens == engine.state.totals.tokens == late_tokens(engine, number)
     assert not engine.state.redo
 

@@ -8,6 +8,7 @@ import pytest
 
 from barnraise.controller.fleet import leases
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import FLEET_HEARTBEATS, LeaseSettings
 from barnraise.controller.state.state import Status
@@ -94,7 +95,7 @@ def test_what_a_revoked_node_had_handed_in_before_is_judged() -> None:
     engine, number = at_work()
     engine.offer("a", contribution(engine.held["a"][number]))
     engine.handle(ev.RevokeRequested("a", "it lies"))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.totals.accepted == 1
 
 
@@ -117,7 +118,7 @@ def test_a_contribution_survives_that_its_node_restarts_while_it_is_inspected() 
     engine.offer("a", contribution(engine.held["a"][number]))
     engine.hello("a", restart=True)
     assert number in engine.state.works
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.totals.accepted == 1
 
 
@@ -127,7 +128,7 @@ def test_a_contribution_survives_that_its_node_leaves_while_it_is_inspected_and_
     engine.offer("a", offered)
     engine.leave("a")
     engine.offer("a", offered)
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     assert engine.state.totals.accepted == 1
 
 
@@ -171,7 +172,7 @@ def test_what_the_worker_does_not_hold_is_released() -> None:
 def test_a_verdict_that_was_not_heard_is_told_again_before_the_welcome() -> None:
     engine, number = at_work()
     engine.offer("a", contribution(engine.held["a"][number]))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)))
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)))
     answers = hello(engine, "a", engine.sessions["a"], pending=(number,))
     assert answers[0] == Ack(number, True)
     assert isinstance(answers[1], Welcome)
@@ -383,11 +384,11 @@ def test_a_node_none_of_whose_updates_can_be_taken_is_told_to_stop() -> None:
     for number in range(1, 11):
         engine.next("a")
         engine.offer("a", contribution(engine.held["a"][number]))
-        inspect = next(job for job in engine.jobs if isinstance(job, act.Inspect))
+        inspect = next(job for job in engine.jobs if isinstance(job, effects.Inspect))
         assert engine.state.nodes["a"].live
         engine.jobs.remove(inspect)
         engine.spoiled.add(number)
-        answers = sent(engine.handle(ev.Inspected(inspect.epoch, number, 1e30)))
+        answers = sent(engine.handle(effects.Inspected(inspect.epoch, number, 1e30)))
     assert not engine.state.nodes["a"].live
     (stop,) = [answer for answer in answers if isinstance(answer, Stop)]
     assert not stop.final

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from barnraise import compression
-from barnraise.controller.state.actions import Checkpoint, Held, Slot
-from barnraise.controller.state.events import Checkpointed, Event
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.state.effects import Checkpoint, Checkpointed
+from barnraise.controller.state.events import Event
 from barnraise.controller.tensors import blobs, cow_snapshot
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot

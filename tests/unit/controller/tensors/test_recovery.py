@@ -18,8 +18,8 @@ from barnraise import aggregation, compression, training
 from barnraise.aggregation.base import Rule
 from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects, saved
 from barnraise.controller.state import events as ev
-from barnraise.controller.state import saved
 from barnraise.controller.state.settings import GateSettings
 from barnraise.controller.state.state import Newest, State
 from barnraise.controller.tensors.parameter_server import ParameterServer
@@ -135,10 +135,12 @@ class Run:
                 self.workers.tasks[action.node].append(action.message.task)
             elif isinstance(action, act.Finish):
                 self.finished = True
-            elif isinstance(action, act.Inspect | act.Gate | act.Aggregate | act.Evaluate | act.Checkpoint):
+            elif isinstance(
+                action, effects.Inspect | effects.Gate | effects.Aggregate | effects.Evaluate | effects.Checkpoint
+            ):
                 self.queue.append(action)
 
-    def left_out(self, job: act.Gate) -> tuple[str, ...]:
+    def left_out(self, job: effects.Gate) -> tuple[str, ...]:
         """Which nodes the version is better without."""
         return ()
 
@@ -161,24 +163,24 @@ class Run:
     def work(self) -> None:
         """Do what the machine asked for first."""
         match job := self.queue.pop(0):
-            case act.Inspect():
+            case effects.Inspect():
                 number = job.contribution.assignment
                 found = self.server.inspect(self.payloads[number], job.contribution)
-                self.handle(ev.Inspected(job.epoch, number, *found))
-            case act.Gate():
-                self.handle(ev.Gated(job.epoch, job.version, self.left_out(job), 0.5))
-            case act.Aggregate():
+                self.handle(effects.Inspected(job.epoch, number, *found))
+            case effects.Gate():
+                self.handle(effects.Gated(job.epoch, job.version, self.left_out(job), 0.5))
+            case effects.Aggregate():
                 try:
                     made = self.server.aggregate(job.version, job.slots, self.ledger.read, job.rate)
                 except VersionRefusedError as refusal:
-                    self.handle(ev.Unmade(job.epoch, job.version, refusal.void, refusal.lost, refusal.reason))
+                    self.handle(effects.Unmade(job.epoch, job.version, refusal.void, refusal.lost, refusal.reason))
                     return
-                self.handle(ev.Aggregated(job.epoch, made.version, made.digest, made.delta))
-            case act.Evaluate():
-                self.handle(ev.Evaluated(job.epoch, job.version, 1.0))
-            case act.Checkpoint():
+                self.handle(effects.Aggregated(job.epoch, made.version, made.digest, made.delta))
+            case effects.Evaluate():
+                self.handle(effects.Evaluated(job.epoch, job.version, 1.0))
+            case effects.Checkpoint():
                 self.checkpoint(saved.encode(self.machine.state, self.now))
-                self.handle(ev.Checkpointed(job.epoch, job.version))
+                self.handle(effects.Checkpointed(job.epoch, job.version))
 
     def contribute(self, node: str) -> None:
         """The node comes (back), asks, and hands in its oldest task; what it makes depends on its number alone."""
@@ -299,7 +301,7 @@ def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
 
 def test_a_version_that_was_being_made_is_made(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    while not any(isinstance(job, act.Aggregate) for job in run.queue):
+    while not any(isinstance(job, effects.Aggregate) for job in run.queue):
         if run.queue:
             run.work()
         else:

@@ -16,6 +16,7 @@ from torch import Tensor
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, TRUSTING
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.weigher import Weigher
@@ -83,7 +84,9 @@ class Fleet:
                 raise CorruptionError("is damaged")
             return payloads[number]
 
-        return self.weigher.excluded(self.server, act.Gate(1, 1, tuple(slots), 1.0, most=most, rows=48, seed=5), read)
+        return self.weigher.excluded(
+            self.server, effects.Gate(1, 1, tuple(slots), 1.0, most=most, rows=48, seed=5), read
+        )
 
     def lies(self, count: int, length: float = 1.0) -> list[Tensor]:
         """Uphill from the honest mean, at so many times the usual distance from it: the same of so many nodes."""

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.buffer import Buffer
@@ -42,7 +43,7 @@ def hand_in(engine: Engine, node: str, *, good: bool = True) -> None:
     """The node's oldest task, inspected, but nothing that follows from it."""
     engine.offer(node, contribution(next(iter(engine.held[node].values()))))
     for job in list(engine.jobs):
-        if isinstance(job, act.Inspect):
+        if isinstance(job, effects.Inspect):
             engine.answer(job, good=good)
 
 
@@ -177,7 +178,7 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     engine.handle(ev.Tick())
     hand_in(engine, "b")
     hand_in(engine, "c")
-    (closing,) = [job for job in engine.jobs if isinstance(job, act.Aggregate)]
+    (closing,) = [job for job in engine.jobs if isinstance(job, effects.Aggregate)]
     weights = [sum(held.weight for held in slot.contributions) for slot in closing.slots]
     assert weights == [6.0, 12.0]
     assert [slot.freshness for slot in closing.slots] == [0.5, 1.0]
@@ -195,7 +196,7 @@ def test_who_is_trusted_less_moves_a_version_less_and_holds_back_nobody_else() -
     for node in ("a", "b"):
         engine.next(node)
         hand_in(engine, node)
-    (closing,) = [job for job in engine.jobs if isinstance(job, act.Aggregate)]
+    (closing,) = [job for job in engine.jobs if isinstance(job, effects.Aggregate)]
     assert 0.0 < trust < 0.5
     assert [slot.trust for slot in closing.slots] == [1.0, trust]
     assert [slot.freshness for slot in closing.slots] == [1.0, 1.0]
@@ -282,7 +283,7 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
     assert engine.state.closing is not None
 
 
-@pytest.mark.parametrize("under_way", [act.Aggregate, act.Inspect])
+@pytest.mark.parametrize("under_way", [effects.Aggregate, effects.Inspect])
 def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
     """The wait for residuals has an end. What comes of a version that is made, or of a payload that is looked at, is
     told: a deadline that has passed meanwhile would keep the shell busy for nothing."""
@@ -291,7 +292,7 @@ def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.
     settle(engine)
     engine.next("a")
     hand_in(engine, "a")
-    if under_way is act.Inspect:
+    if under_way is effects.Inspect:
         settle(engine)
         engine.offer("a", contribution(next(iter(engine.held["a"].values())), steps=0))
     assert engine.state.progress.flushing is not None
@@ -377,7 +378,7 @@ def test_an_interruption_whose_checkpoint_fails_says_so_and_can_be_resumed() -> 
     hand_in(engine, "a")
     settle(engine)
     engine.handle(ev.InterruptRequested("SIGINT"))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)), good=False)
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Checkpoint)), good=False)
     assert engine.finished == act.Finish("the checkpoint failed: disk full", failed=True)
     engine.crash()
     engine.finish()
@@ -409,8 +410,8 @@ def fail_checkpoints(engine: Engine, seconds: float) -> list[float]:
     begun, tried = engine.now, list[float]()
     while engine.finished is None and engine.now <= begun + seconds:
         for job in list(engine.jobs):
-            tried += [engine.now] * isinstance(job, act.Checkpoint)
-            engine.answer(job, good=not isinstance(job, act.Checkpoint))
+            tried += [engine.now] * isinstance(job, effects.Checkpoint)
+            engine.answer(job, good=not isinstance(job, effects.Checkpoint))
         engine.now += 1.0
         engine.handle(ev.Tick())
     return tried
@@ -466,12 +467,12 @@ def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
     engine.heartbeat("a")
     hand_in(engine, "a")
     settle_but_checkpoint(engine)
-    assert [type(job) for job in engine.jobs] == [act.Checkpoint]  # of version 1
+    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # of version 1
     engine.next("a")
     hand_in(engine, "a")
     assert engine.state.progress.final
-    engine.jobs.remove(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)))
-    engine.handle(ev.Checkpointed(1, 1, "disk full"))
+    engine.jobs.remove(next(job for job in engine.jobs if isinstance(job, effects.Checkpoint)))
+    engine.handle(effects.Checkpointed(1, 1, "disk full"))
     assert engine.finished is None
     settle(engine)
     assert engine.finished == act.Finish("the token budget is met")
@@ -486,15 +487,15 @@ def test_an_older_checkpoint_that_fails_after_the_last_version_does_not_hold_up_
     engine.next("a")
     hand_in(engine, "a")
     settle_but_checkpoint(engine)  # the last version is there, and measured
-    assert [type(job) for job in engine.jobs] == [act.Checkpoint]  # of version 1
+    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # of version 1
     engine.jobs.clear()
-    engine.handle(ev.Checkpointed(engine.epoch, 1, "disk full"))
+    engine.handle(effects.Checkpointed(engine.epoch, 1, "disk full"))
     settle(engine)
     assert engine.finished == act.Finish("the token budget is met")
 
 
 def settle_but_checkpoint(engine: Engine) -> None:
-    while jobs := [job for job in engine.jobs if not isinstance(job, act.Checkpoint)]:
+    while jobs := [job for job in engine.jobs if not isinstance(job, effects.Checkpoint)]:
         engine.answer(jobs[0])
 
 
@@ -532,7 +533,7 @@ def test_evaluations_and_checkpoints_come_at_their_times() -> None:
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_is_no_number_after_a_replay_too(loss: float) -> None:
     engine = run("a")
-    engine.handle(ev.Evaluated(1, 0, loss))
+    engine.handle(effects.Evaluated(1, 0, loss))
     engine.crash()
     assert math.isnan(engine.state.record.evaluations[-1][1])
 

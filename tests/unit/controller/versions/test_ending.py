@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.versions.ending import Ending
 
 from ....state_machine.engine import Engine, contribution, engine_settings
@@ -25,17 +25,17 @@ def version(engine: Engine) -> None:
     """One more version, with all that is asked for but checkpoints."""
     engine.next("a")
     engine.offer("a", contribution(next(iter(engine.held["a"].values()))))
-    while jobs := [job for job in engine.jobs if not isinstance(job, act.Checkpoint)]:
+    while jobs := [job for job in engine.jobs if not isinstance(job, effects.Checkpoint)]:
         engine.answer(jobs[0])
 
 
 def asked(engine: Engine) -> bool:
     """Whether a checkpoint is being taken."""
-    return any(isinstance(job, act.Checkpoint) for job in engine.jobs)
+    return any(isinstance(job, effects.Checkpoint) for job in engine.jobs)
 
 
 def answer(engine: Engine, *, good: bool = True) -> None:
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Checkpoint)), good=good)
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Checkpoint)), good=good)
 
 
 @pytest.mark.parametrize("most", [1, 3, 10])

@@ -10,7 +10,7 @@ import pytest
 
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import OVERDUE
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import EvaluationSettings
 from barnraise.controller.versions.evaluation import BATCH_ROWS, FORWARD, LONGEST, PATIENCE, TIMES, Evaluation
@@ -59,7 +59,7 @@ def train_once(engine: Engine, node: str) -> None:
     asks(engine, node)
     for task in [task for task in engine.held[node].values() if isinstance(task, Train)]:
         engine.offer(node, contribution(task))
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect | act.Aggregate)]:
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate)]:
         engine.answer(jobs[0])
 
 
@@ -135,7 +135,7 @@ def test_a_loss_that_no_model_has_is_not_believed_of_a_worker(loss: float) -> No
     (verdict,) = [d for d in engine.journal if isinstance(d, Judged)]
     assert verdict.verdict == "refused"
     assert "at most 9 is believed" in verdict.reason
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     for task in evaluations(engine, "b"):
         engine.offer("b", finding(task, loss=2.0))
     assert losses(engine) == []
@@ -157,9 +157,9 @@ def test_a_loss_that_is_no_number_is_told_as_none() -> None:
     engine = measured(rows=16, most_loss=9.0)
     asks(engine, "a")
     engine.offer("a", finding(evaluations(engine, "a")[0], loss=math.nan))
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     engine.jobs.remove(job)
-    engine.handle(ev.Evaluated(job.epoch, job.version, math.nan))
+    engine.handle(effects.Evaluated(job.epoch, job.version, math.nan))
     assert losses(engine) == [(0, None, 0)]
     engine.crash()
     assert math.isnan(engine.state.record.evaluations[0][1])
@@ -262,10 +262,10 @@ def test_what_nobody_measures_the_controller_measures_after_a_while() -> None:
     train_once(engine, "a")
     engine.handle(ev.Lost("b", "killed"))
     wait(engine, PATIENCE - 2, "a")
-    assert not engine.jobs or not any(isinstance(job, act.Evaluate) for job in engine.jobs)
+    assert not engine.jobs or not any(isinstance(job, effects.Evaluate) for job in engine.jobs)
     engine.offer("a", finding(kept))
     wait(engine, PATIENCE + 2, "a")
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     assert job.version == 1
     engine.answer(job)
     assert losses(engine) == [(1, 2.0, 12)]
@@ -299,7 +299,7 @@ def test_a_version_without_a_way_back_is_given_up_for_the_newest() -> None:
     assert (version, tokens) == (first.version, 12 * first.version)
     assert loss is not None
     assert 2.0 < loss < 4.0
-    assert not any(isinstance(job, act.Evaluate) for job in engine.jobs)
+    assert not any(isinstance(job, effects.Evaluate) for job in engine.jobs)
     assert not engine.state.record.findings
     assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
 
@@ -324,7 +324,7 @@ def test_workers_begin_with_a_few_versions_only() -> None:
     beyond_reach(engine, "a")
     assert not evaluations(engine, "a")
     wait(engine, PATIENCE + 2, "a")
-    assert act.Evaluate in map(type, engine.jobs)
+    assert effects.Evaluate in map(type, engine.jobs)
 
 
 def test_a_finding_that_comes_too_late_is_discarded_with_a_reason() -> None:
@@ -343,7 +343,7 @@ def test_a_node_that_lives_is_waited_for_but_not_for_ever() -> None:
     wait(engine, LONGEST - 2, "a")
     assert not engine.jobs
     wait(engine, PATIENCE + 4, "a")
-    assert [type(job) for job in engine.jobs] == [act.Evaluate]
+    assert [type(job) for job in engine.jobs] == [effects.Evaluate]
 
 
 def test_what_is_lost_of_a_version_that_has_its_loss_is_not_done_again() -> None:
@@ -373,7 +373,7 @@ def test_a_measurement_that_nobody_goes_on_with_after_a_restart_is_the_controlle
     engine.crash()
     asks(engine, "c")
     wait(engine, PATIENCE + 20, "c")
-    assert [type(job) for job in engine.jobs] == [act.Evaluate]
+    assert [type(job) for job in engine.jobs] == [effects.Evaluate]
 
 
 def test_the_last_version_is_measured_before_nodes_are_dismissed() -> None:
@@ -381,7 +381,7 @@ def test_the_last_version_is_measured_before_nodes_are_dismissed() -> None:
     asks(engine, "a")
     engine.offer("a", finding(evaluations(engine, "a")[0]))
     train_once(engine, "a")
-    while jobs := [job for job in engine.jobs if not isinstance(job, act.Evaluate)]:
+    while jobs := [job for job in engine.jobs if not isinstance(job, effects.Evaluate)]:
         engine.answer(jobs[0])
     assert engine.state.progress.final
     assert engine.finished is None
@@ -414,7 +414,7 @@ def test_at_the_end_nobody_is_waited_for_who_is_gone() -> None:
     engine.offer("a", finding(evaluations(engine, "a")[0]))
     train_once(engine, "a")
     engine.leave("a")
-    assert [job.version for job in engine.jobs if isinstance(job, act.Evaluate)] == [1]
+    assert [job.version for job in engine.jobs if isinstance(job, effects.Evaluate)] == [1]
 
 
 def test_a_node_asked_for_its_residual_lets_others_measure() -> None:
@@ -527,7 +527,7 @@ def test_one_liar_of_four_owners_does_not_move_the_loss(lie: dict[str, Any], fir
     (told,) = disputes(engine)
     assert (told.version, told.start, told.stop, told.nodes) == (0, 0, 16, ("a", "b"))
     assert losses(engine) == []
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     engine.answer(job)
     assert losses(engine) == [(0, 2.0, 0)]
     assert owners(engine) == [0]
@@ -544,7 +544,7 @@ def test_a_dispute_outlives_a_restart_and_is_told_once() -> None:
     for node, loss in (("a", 0.01), ("b", 2.0)):
         engine.offer(node, finding(evaluations(engine, node)[0], loss=loss))
     engine.crash()
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     engine.answer(job)
     assert losses(engine) == [(0, 2.0, 0)]
     assert len(disputes(engine)) == 1
@@ -591,7 +591,7 @@ def test_a_second_owner_that_does_not_ask_leaves_it_to_the_controller() -> None:
     engine.hello("b")
     engine.offer("a", finding(evaluations(engine, "a")[0], loss=0.01))
     wait(engine, PATIENCE + 2, "a", "b")
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Evaluate)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Evaluate)]
     engine.answer(job)
     assert losses(engine) == [(0, 2.0, 0)]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from barnraise.controller.state import actions as act
-from barnraise.controller.state import events as ev
+from barnraise.controller.state import effects
 from barnraise.controller.state.settings import GateSettings
 from barnraise.controller.tensors.recovery import replay
 from barnraise.ledger import notes
@@ -31,25 +31,25 @@ def closed(nodes: str = "abcd", **changes: object) -> Engine:
     for node in nodes:
         for task in list(engine.held[node].values()):
             engine.offer(node, contribution(task))
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect)]:
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect)]:
         engine.answer(jobs[0])
     return engine
 
 
-def asked(engine: Engine) -> act.Gate:
-    (job,) = (job for job in engine.jobs if isinstance(job, act.Gate))
+def asked(engine: Engine) -> effects.Gate:
+    (job,) = (job for job in engine.jobs if isinstance(job, effects.Gate))
     return job
 
 
-def aggregated(engine: Engine) -> act.Aggregate:
-    (job,) = (job for job in engine.jobs if isinstance(job, act.Aggregate))
+def aggregated(engine: Engine) -> effects.Aggregate:
+    (job,) = (job for job in engine.jobs if isinstance(job, effects.Aggregate))
     return job
 
 
 def answer(engine: Engine, *nodes: str) -> None:
     job = asked(engine)
     engine.jobs.remove(job)
-    engine.handle(ev.Gated(job.epoch, job.version, nodes, 0.25))
+    engine.handle(effects.Gated(job.epoch, job.version, nodes, 0.25))
 
 
 def excluded(engine: Engine) -> list[notes.Excluded]:
@@ -129,7 +129,7 @@ def test_an_answer_to_a_dead_controller_or_about_another_version_is_none() -> No
     engine = closed()
     job = asked(engine)
     for epoch, version in ((job.epoch - 1, 1), (job.epoch, 2)):
-        assert engine.handle(ev.Gated(epoch, version, ("a",), 1.0)) == []
+        assert engine.handle(effects.Gated(epoch, version, ("a",), 1.0)) == []
     assert asked(engine) is job
     assert not excluded(engine)
 
@@ -163,7 +163,7 @@ class GatedRun(Run):
 
     minimum_nodes, gate = 2, GATE
 
-    def left_out(self, job: act.Gate) -> tuple[str, ...]:
+    def left_out(self, job: effects.Gate) -> tuple[str, ...]:
         return (job.slots[job.version % 3].node,) if job.version % 2 else ()
 
 

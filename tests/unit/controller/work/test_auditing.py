@@ -14,6 +14,7 @@ from barnraise.controller.fleet.membership import MOST_DECLINED, Membership
 from barnraise.controller.fleet.probation import PACE, Probation
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state.settings import AuditSettings
 from barnraise.controller.state.state import Badge, NodeState
 from barnraise.controller.versions import publishing
@@ -80,7 +81,7 @@ def train_once(engine: Engine, node: str, **changes: Any) -> Train:
 
 
 def settle(engine: Engine) -> None:
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect | act.Aggregate)]:
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate)]:
         engine.answer(jobs[0])
 
 
@@ -149,7 +150,7 @@ def test_none_is_sketched_where_none_is_wanted() -> None:
     asks(engine, "a")
     (task,) = engine.held["a"].values()
     engine.offer("a", contribution(task))
-    assert [job.seed for job in engine.jobs if isinstance(job, act.Inspect)] == [0]
+    assert [job.seed for job in engine.jobs if isinstance(job, effects.Inspect)] == [0]
 
 
 def test_a_codec_is_no_way_around_it() -> None:
@@ -158,7 +159,7 @@ def test_a_codec_is_no_way_around_it() -> None:
     asks(engine, "a")
     (task,) = engine.held["a"].values()
     engine.offer("a", contribution(task, codec=1))
-    assert all(job.seed for job in engine.jobs if isinstance(job, act.Inspect))
+    assert all(job.seed for job in engine.jobs if isinstance(job, effects.Inspect))
     settle(engine)
     asks(engine, "b")
     assert audits(engine, "b")
@@ -181,7 +182,7 @@ def test_a_refused_contribution_is_not_done_anew() -> None:
     asks(engine, "a")
     (task,) = engine.held["a"].values()
     engine.offer("a", contribution(task))
-    (job,) = [job for job in engine.jobs if isinstance(job, act.Inspect)]
+    (job,) = [job for job in engine.jobs if isinstance(job, effects.Inspect)]
     engine.answer(job, good=False)
     asks(engine, "b")
     assert not audits(engine, "b")

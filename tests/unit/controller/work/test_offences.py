@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Judged, NodeChanged, Noted
 from barnraise.trust.reputation import QUARANTINE
@@ -28,8 +28,8 @@ def hand_in(engine: Engine, node: str, *, finite: bool = True, **changes: Any) -
     if not engine.held[node]:
         return False
     engine.offer(node, contribution(next(iter(engine.held[node].values())), **changes))
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect | act.Aggregate)]:
-        engine.answer(jobs[0], good=finite or not isinstance(jobs[0], act.Inspect))
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate)]:
+        engine.answer(jobs[0], good=finite or not isinstance(jobs[0], effects.Inspect))
     return True
 
 

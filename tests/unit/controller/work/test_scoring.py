@@ -20,7 +20,7 @@ from barnraise import compression
 from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.probation import PACE, Probation
 from barnraise.controller.fleet.records import NodeRecords
-from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state.settings import ScoreSettings
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.scorer import Scorer
@@ -38,9 +38,9 @@ from barnraise.training.local import LocalTrainer
 from barnraise.trust import suspicion
 from barnraise.trust.reputation import Reputation, Scores
 
-from ....state_machine.engine import Engine, contribution, engine_settings, ev
+from ....state_machine.engine import Engine, contribution, engine_settings
 
-GOOD, BAD = ev.Gains(0.2, 0.1, 3.0), ev.Gains(0.1, 0.1, 0.0)
+GOOD, BAD = effects.Gains(0.2, 0.1, 3.0), effects.Gains(0.1, 0.1, 0.0)
 
 # The test
 
@@ -115,7 +115,7 @@ def held_until(engine: Engine, node: str) -> float:
     return 0.0 if hold is None else hold.until
 
 
-def train_once(engine: Engine, node: str, gains: ev.Gains | None) -> Train | None:
+def train_once(engine: Engine, node: str, gains: effects.Gains | None) -> Train | None:
     """The node contributes; what is asked for is done, and scores come to `gains`. None: it gets no task."""
     if node not in engine.machine.parts[NodeRecords].present:
         engine.hello(node)
@@ -125,11 +125,11 @@ def train_once(engine: Engine, node: str, gains: ev.Gains | None) -> Train | Non
     if not tasks:
         return None
     engine.offer(node, contribution(tasks[0]))
-    while jobs := [job for job in engine.jobs if isinstance(job, act.Inspect | act.Aggregate | act.Score)]:
+    while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate | effects.Score)]:
         job = jobs[0]
-        if isinstance(job, act.Score):
+        if isinstance(job, effects.Score):
             engine.jobs.remove(job)
-            engine.handle(ev.Scored(job.epoch, job.contribution.assignment, engine.state.newest.version, gains))
+            engine.handle(effects.Scored(job.epoch, job.contribution.assignment, engine.state.newest.version, gains))
         else:
             engine.answer(job)
     return tasks[0]
@@ -139,7 +139,7 @@ def told(engine: Engine, kind: type[Any]) -> list[tuple[str, Any]]:
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, kind)]
 
 
-def looked_at() -> tuple[Engine, Train, act.Score]:
+def looked_at() -> tuple[Engine, Train, effects.Score]:
     """A first contribution that is being scored."""
     engine = scored()
     engine.hello("a")
@@ -147,8 +147,8 @@ def looked_at() -> tuple[Engine, Train, act.Score]:
     (task,) = engine.held["a"].values()
     assert isinstance(task, Train)
     engine.offer("a", contribution(task))
-    engine.answer(*[job for job in engine.jobs if isinstance(job, act.Inspect)])
-    (score,) = [job for job in engine.jobs if isinstance(job, act.Score)]
+    engine.answer(*[job for job in engine.jobs if isinstance(job, effects.Inspect)])
+    (score,) = [job for job in engine.jobs if isinstance(job, effects.Score)]
     return engine, task, score
 
 
@@ -219,14 +219,14 @@ def test_gains_that_are_no_numbers_do_not_pass_and_nothing_to_compare_says_nothi
     engine = scored()
     train_once(engine, "a", None)
     assert not told(engine, notes.Scored)
-    train_once(engine, "a", ev.Gains(math.nan, math.inf, math.nan))
+    train_once(engine, "a", effects.Gains(math.nan, math.inf, math.nan))
     ((_, note),) = told(engine, notes.Scored)
     assert (note.own, note.others, note.more, note.passed) == (None, None, None, False)
 
 
 def test_a_result_of_a_dead_controller_is_none() -> None:
     engine, task, score = looked_at()
-    engine.handle(ev.Scored(score.epoch - 1, task.id, 0, BAD))
+    engine.handle(effects.Scored(score.epoch - 1, task.id, 0, BAD))
     assert not told(engine, notes.Scored)
 
 
@@ -263,7 +263,7 @@ class Work:
             self.trainer.step(batch, 0.003)
         return self.start - self.trainer.flat.vector
 
-    def gains(self, update: torch.Tensor, order: Batches, seed: int) -> ev.Gains | None:
+    def gains(self, update: torch.Tensor, order: Batches, seed: int) -> effects.Gains | None:
         size = len(update)
         made = Contribution.of(
             Train(id=1, base=0, batches=order, tokens=1, local_steps=STEPS, learning_rate=1.0, rung=0,
@@ -271,7 +271,7 @@ class Work:
             Blob("a" * 64, 1), codec=0, steps=STEPS,
         )  # fmt: skip
         step = Step(self.codec.open(self.codec.encode(update), size), made.parameters)
-        action = act.Score(1, "a", made, order, STEPS, seed)
+        action = effects.Score(1, "a", made, order, STEPS, seed)
         return Scorer(self.evaluator).gains(self.start, step, None, action, self.data)
 
 
@@ -307,7 +307,7 @@ def test_the_same_seed_sees_the_same_and_parameters_stay(work: Work) -> None:
 
 def test_an_update_of_nothing_does_nothing_and_a_lie_in_reverse_harms(work: Work) -> None:
     nothing = work.gains(torch.zeros_like(work.start), order_of(2), 1)
-    assert nothing == ev.Gains(0.0, 0.0, 0.0)
+    assert nothing == effects.Gains(0.0, 0.0, 0.0)
     reverse = work.gains(-work.train(order_of(2), STEPS), order_of(2), 1)
     assert reverse is not None
     assert reverse.more < 0.0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from barnraise.controller.state import actions as act
+from barnraise.controller.state import effects
 from barnraise.controller.state import events as ev
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.work.dispatch import Dispatch
@@ -176,7 +177,7 @@ def test_a_copy_that_is_refused_leaves_the_original_as_it_is() -> None:
     engine = late_round()
     copy = made(engine, Assigned)[-1]
     engine.offer(copy.node, answer_to(engine.held[copy.node][copy.assignment]))
-    engine.answer(next(job for job in engine.jobs if isinstance(job, act.Inspect)), good=False)
+    engine.answer(next(job for job in engine.jobs if isinstance(job, effects.Inspect)), good=False)
     assert not engine.state.redo
     assert "c" in {work.node for work in engine.state.works.values()}
     turn(engine, 3.0)

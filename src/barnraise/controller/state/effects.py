@@ -1,0 +1,185 @@
+"""The effects of the controller: its work on tensors and files, each action with the events that answer it.
+
+The shell carries out an effect on the thread that the effect declares (`tensors/effects.py` has the implementations),
+and a simulation at once (`emulation/effects.py`). An answer carries the `epoch` of its effect: the answer to an effect
+of an earlier epoch is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from barnraise.controller.state.actions import Action, Slot
+from barnraise.controller.state.events import Event
+from barnraise.core.types import Batches, Blob, Contribution, ParameterRange
+
+THREADS = ("inspect", "evaluate", "version", "checkpoint")
+"""The threads of the shell that carry out effects, one effect at a time each, in order."""
+
+
+class ControllerEffect(Action, frozen=True, gc=False):
+    """Base class of all effects. `thread` is the one of THREADS that carries it out."""
+
+    thread: ClassVar[str]
+
+    epoch: int
+
+
+class Inspect(ControllerEffect, frozen=True, gc=False):
+    """Decode the payload and measure it; answer with `Inspected`, and a sketch where there is a seed for one."""
+
+    thread: ClassVar[str] = "inspect"
+
+    node: str
+    contribution: Contribution
+    seed: int = 0
+
+
+class Inspected(Event, frozen=True, gc=False):
+    """The payload of `assignment` was inspected.
+
+    It decodes to finite numbers of L2 norm `norm`; or `reason` is its defect. A `sketch` of them where one was asked
+    for.
+    """
+
+    epoch: int
+    assignment: int
+    norm: float
+    reason: str = ""
+    sketch: bytes = b""
+
+
+class Gate(ControllerEffect, frozen=True, gc=False):
+    """Find up to `most` nodes without whose slots `version` has a lower loss; answer with `Gated`.
+
+    The loss is that of `rows` training rows, which follow from `seed`. All nodes are found where the version is harmful
+    even so. The version moves by `rate` times the rule's aggregate of the slots.
+    """
+
+    thread: ClassVar[str] = "evaluate"
+
+    version: int
+    slots: tuple[Slot, ...]
+    rate: float
+    most: int
+    rows: int
+    seed: int
+
+
+class Gated(Event, frozen=True, gc=False):
+    """The loss after `version` is lower by `gain` nats a token without the slots of these nodes."""
+
+    epoch: int
+    version: int
+    nodes: tuple[str, ...] = ()
+    gain: float = 0.0
+
+
+class Aggregate(ControllerEffect, frozen=True, gc=False):
+    """Make `version` out of the slots, in this order; answer with `Aggregated`."""
+
+    thread: ClassVar[str] = "version"
+
+    version: int
+    slots: tuple[Slot, ...]
+    rate: float  # factor of the outer optimizer's rate
+    scales: tuple[float, ...] = ()  # factors of the ranges' aggregates, in order
+
+
+class Aggregated(Event, frozen=True, gc=False):
+    """The version exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
+
+    epoch: int
+    version: int
+    digest: str
+    delta: Blob
+    parameters: ParameterRange | None = None  # the range that the delta changes; None: all
+
+
+class Unmade(Event, frozen=True, gc=False):
+    """The version cannot be made as requested.
+
+    By assignment: why payloads cannot be decoded (`void`), or be read any more (`lost`); or `reason`, when the
+    resulting numbers are at fault.
+    """
+
+    epoch: int
+    version: int
+    void: dict[int, str]
+    lost: dict[int, str]
+    reason: str = ""
+
+
+class Evaluate(ControllerEffect, frozen=True, gc=False):
+    """Measure `version` on held-out data; answer with `Evaluated`."""
+
+    thread: ClassVar[str] = "evaluate"
+
+    version: int
+
+
+class Evaluated(Event, frozen=True, gc=False):
+    """Held-out cross-entropy of `version`, nats a token."""
+
+    epoch: int
+    version: int
+    loss: float
+
+
+SCORED_ROWS = 32
+"""Rows of its own, and others, that a contribution is scored by, at most."""
+
+
+class Score(ControllerEffect, frozen=True, gc=False):
+    """Measure what an accepted contribution does for the loss of its own rows, and of others; answer with `Scored`.
+
+    Its own rows are those of its `steps` of the batches. The choice of rows follows from `seed`.
+    """
+
+    thread: ClassVar[str] = "evaluate"
+
+    node: str
+    contribution: Contribution
+    batches: Batches
+    steps: int
+    seed: int
+
+
+class Gains(NamedTuple):
+    """The fall of the loss in nats a token, on a contribution's own rows, and on others.
+
+    And how much more on its own than on similar others, in standard errors.
+    """
+
+    own: float
+    others: float
+    more: float
+
+
+class Scored(Event, frozen=True, gc=False):
+    """The effect of a step along the contribution of `assignment` on the loss of `version`.
+
+    None where there is nothing to compare.
+    """
+
+    epoch: int
+    assignment: int
+    version: int = 0
+    gains: Gains | None = None
+
+
+class Checkpoint(ControllerEffect, frozen=True, gc=False):
+    """Make `version` durable, with the outer state and this machine's; answer with `Checkpointed`."""
+
+    thread: ClassVar[str] = "checkpoint"
+
+    version: int
+
+
+class Checkpointed(Event, frozen=True, gc=False):
+    """The version is durable in a checkpoint with a manifest of this digest, or `reason` is why it is not."""
+
+    epoch: int
+    version: int
+    reason: str = ""
+    digest: str = ""

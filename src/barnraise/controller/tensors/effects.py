@@ -1,0 +1,144 @@
+"""The implementations of the controller's effects, for its shell and for a simulation with real tensors.
+
+Each is a function of the tensors and the effect. Called where effects are handed over, it fixes what must not move
+meanwhile, and returns the work, which a thread then does. `state/effects.py` has the effects and their threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from torch import Tensor
+
+from barnraise.controller.state.effects import (
+    Aggregate,
+    Aggregated,
+    ControllerEffect,
+    Evaluate,
+    Evaluated,
+    Gate,
+    Gated,
+    Score,
+    Scored,
+    Unmade,
+)
+from barnraise.controller.state.events import Event
+from barnraise.controller.tensors.blobs import BlobStore
+from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.parameter_server import Made, ParameterServer
+from barnraise.controller.tensors.scorer import Scorer
+from barnraise.controller.tensors.stages.base import Step
+from barnraise.controller.tensors.weigher import Weigher
+from barnraise.core.errors import CorruptionError, VersionRefusedError
+from barnraise.data.shards import Dataset
+from barnraise.wire.frames import Buffer
+
+Found = TypeVar("Found")
+Work: TypeAlias = Callable[[], Event]
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What effects work on.
+
+    `read` returns the payload of a durable contribution, or raises CorruptionError. `rows_of` returns a node's rows.
+    `between_versions` has a function called between two versions, and returns how to get its result.
+    """
+
+    server: ParameterServer
+    blobs: BlobStore
+    evaluator: Evaluator
+    scorer: Scorer
+    weigher: Weigher
+    read: Callable[[int], Buffer]
+    rows_of: Callable[[str], Dataset]
+    between_versions: Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
+def at_once(look: Callable[[], Found]) -> Callable[[], Found]:
+    """Return how to get the result of `look`, which is called now: for a single thread."""
+    found = look()
+    return lambda: found
+
+
+def carry_out(tensors: Tensors, effect: ControllerEffect) -> Work:
+    """Return the work of an effect."""
+    return EFFECTS[type(effect)](tensors, effect)
+
+
+def _gate(tensors: Tensors, effect: Gate) -> Work:
+    """Measure the loss gate; the version before stays the newest, so its parameters do not change."""
+
+    def work() -> Event:
+        nodes, gain = tensors.weigher.excluded(tensors.server, effect, tensors.read)
+        return Gated(effect.epoch, effect.version, nodes, gain)
+
+    return work
+
+
+def _aggregate(tensors: Tensors, effect: Aggregate) -> Work:
+    server, blobs = tensors.server, tensors.blobs
+
+    def work() -> Event:
+        blobs.freeze(server.watch)
+        try:
+            made = server.aggregate(effect.version, effect.slots, tensors.read, effect.rate, effect.scales)
+        except VersionRefusedError as refusal:
+            return Unmade(effect.epoch, effect.version, refusal.void, refusal.lost, refusal.reason)
+        finally:
+            blobs.publish(server.parameters, server.digest, server.leaves)
+        blobs.add_delta(made.delta.digest, made.delta_bytes)
+        return Aggregated(effect.epoch, made.version, made.digest, made.delta, made.parameters)
+
+    return work
+
+
+def _evaluate(tensors: Tensors, effect: Evaluate) -> Work:
+    """Measure the newest version (or the average up to it), which is the requested one or a little younger."""
+
+    def newest() -> tuple[int, Any]:
+        return tensors.server.version, tensors.evaluator.model_of(tensors.server.average)
+
+    def work() -> Event:
+        tensors.evaluator.build()  # it takes seconds, which versions need not wait for
+        version, model = tensors.between_versions(newest)()
+        return Evaluated(effect.epoch, version, tensors.evaluator.loss(model))
+
+    return work
+
+
+def _score(tensors: Tensors, effect: Score) -> Work:
+    """Score at the present newest version, though others may be made until the model is free.
+
+    A version that holds the contribution shows less of its effect.
+    """
+    server, made = tensors.server, effect.contribution
+
+    def newest() -> tuple[int, Tensor, Made | None]:
+        return server.version, server.parameters.clone(), server.made
+
+    now = tensors.between_versions(newest)
+
+    def work() -> Event:
+        version, parameters, last = now()
+        try:
+            update = server.reader(tensors.read(made.assignment), made)
+        except CorruptionError:  # its version will report it
+            return Scored(effect.epoch, made.assignment)
+        usual = server.movement(last) if last is not None else None
+        step = Step(update, made.parameters)
+        gains = tensors.scorer.gains(parameters, step, usual, effect, tensors.rows_of(effect.node))
+        return Scored(effect.epoch, made.assignment, version, gains)
+
+    return work
+
+
+EFFECTS: Mapping[type[ControllerEffect], Callable[[Tensors, Any], Work]] = {
+    Gate: _gate,
+    Aggregate: _aggregate,
+    Evaluate: _evaluate,
+    Score: _score,
+}
+"""The implementation of each effect that needs the tensors alone."""
