@@ -22,6 +22,8 @@ from barnraise.worker.tasks import Tasks
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 400
+DECLARATIONS = {"config/schema.py", "core/types.py", "ledger/notes.py", "wire/messages.py"}
+"""Files that are lists of declarations, where a further one is no reason to split the file."""
 
 # Loading with any of these runs code that the bytes choose.
 UNSAFE_MODULES = {"_pickle", "cloudpickle", "cPickle", "dill", "joblib", "marshal", "pickle", "shelve"}
@@ -155,7 +157,9 @@ def state_machine_files(machine: str) -> set[Path]:
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_file_is_short(path: Path) -> None:
     num_lines = len(path.read_text().splitlines())
-    assert num_lines <= MAX_LINES, f"{name_of(path)} has {num_lines} lines, the limit is {MAX_LINES}: split it"
+    assert num_lines <= MAX_LINES or name_of(path) in DECLARATIONS, (
+        f"{name_of(path)} has {num_lines} lines, the limit is {MAX_LINES}: split it"
+    )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barnraise.controller.shell import server
-from barnraise.controller.shell.rate_limits import EXCESS, RATES
+from barnraise.controller.shell.rate_limits import EXCESS, USUAL
 from barnraise.core.types import KINDS, NodeProfile
 from barnraise.ledger.decisions import Noted
 from barnraise.trust.roles import WORKER
@@ -67,7 +67,7 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
 
 async def flood(guest: Guest) -> None:
     """More than anybody may say, and on."""
-    assert RATES[Subscribe].burst + EXCESS.burst < 10_000
+    assert USUAL.burst + EXCESS.burst < 10_000
     while True:
         for _ in range(100):
             await guest.connection.send(encode(Subscribe(0)))

@@ -12,18 +12,13 @@ from typing import NamedTuple
 
 from barnraise.core.token_bucket import TokenBucket
 from barnraise.wire.messages import (
-    Decline,
     Enrol,
     Fetch,
     FromWorker,
-    Heartbeat,
     Hello,
     Leave,
     Message,
-    Offer,
     PayloadChunk,
-    RequestTask,
-    Subscribe,
 )
 
 
@@ -34,14 +29,12 @@ class RateLimit(NamedTuple):
     a_second: float
 
 
+USUAL = RateLimit(400, 100)
+"""The rate of messages that RATES does not list: a task of 10 ms is mostly messages."""
+
 RATES: Mapping[type[Message], RateLimit] = {
     Enrol: RateLimit(20, 1),
     Hello: RateLimit(40, 4),  # one a connection, and those that are asked for once a second
-    Heartbeat: RateLimit(400, 100),
-    RequestTask: RateLimit(400, 100),  # a task of 10 ms is mostly messages
-    Subscribe: RateLimit(400, 100),
-    Decline: RateLimit(400, 100),
-    Offer: RateLimit(400, 100),
     Leave: RateLimit(10, 1),
     PayloadChunk: RateLimit(8000, 4000),  # each of 256 kB: 1 GB a second
     Fetch: RateLimit(8000, 4000),
@@ -51,8 +44,6 @@ EXCESS = RateLimit(2000, 20)
 
 SHUT_OUT = 30.0
 """Seconds of the exclusion."""
-
-assert set(RATES) == set(typing.get_args(FromWorker)), "each kind of message has a rate"
 
 
 class RateLimits:
@@ -66,14 +57,14 @@ class RateLimits:
     """
 
     def __init__(self) -> None:
-        self._said = {kind: TokenBucket(*rate) for kind, rate in RATES.items()}
+        self._said = {kind: TokenBucket(*RATES.get(kind, USUAL)) for kind in typing.get_args(FromWorker)}
         self._excess = TokenBucket(*EXCESS)
 
     def excess(self, node: str, message: Message, now: float) -> str:
         """Return why a message of `node` is ignored; empty when it is not."""
         if self._said[type(message)].take(node, now):
             return ""
-        return f"more than {RATES[type(message)].a_second:g} {type(message).__name__} a second"
+        return f"more than {RATES.get(type(message), USUAL).a_second:g} {type(message).__name__} a second"
 
     def floods(self, node: str, now: float) -> bool:
         """Count an ignored message of the node, and return whether it is to be excluded for that."""
