@@ -56,7 +56,7 @@ def test_a_node_that_does_not_sign_is_dismissed_whatever_it_does_between(tmp_pat
         assert not cluster.machine.state.nodes["n0"].live
         (found,) = [d.note for d in cluster.decisions(Noted) if isinstance(d.note, Offended)]
         assert found.count == MOST
-        assert cluster.machine.state.nodes["n0"].tally.standing.convicted == 1
+        assert cluster.machine.state.nodes["n0"].tally.reputation.convicted == 1
 
     run(tmp_path, scenario)
 

@@ -168,7 +168,7 @@ _SETTINGS = EngineSettings(
 def on_probation(engine: Engine, node: str) -> None:
     """The node was convicted once, and is back."""
     for state in (engine.state, engine.shadow):
-        state.nodes[node].tally.standing = Reputation(convicted=1)
+        state.nodes[node].tally.reputation = Reputation(convicted=1)
 
 
 def engine_settings(**changes: Any) -> EngineSettings:

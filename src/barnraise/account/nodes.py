@@ -45,7 +45,7 @@ STARTING, TRAINING, IDLE, LEFT, KILLED, REVOKED = "starting", "training", "idle"
 SUSPECT, HELD_OFF = "suspect", "held off"
 PROBATION, QUARANTINED, BANNED = "probation", "quarantined", "banned"
 NEVER, STAYED, CUT_OFF = "never came", "stayed", "cut off"
-_STANDING = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
+_STATES = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
     Change.ENDED: STAYED,
     Change.KILLED: KILLED,
     Change.REVOKED: REVOKED,
@@ -68,39 +68,39 @@ def living(
     rates = [node.speed.rate for node in state.nodes.values() if node.live and node.speed.rate > 0]
     middle = median(rates) if rates else 0.0
     return [
-        _living(node, state, middle, seen.get(node.id), now, _standing(node, state, now, dismissed, doubts))
+        _living(node, state, middle, seen.get(node.id), now, _state(node, state, now, dismissed, doubts))
         for node in state.nodes.values()
     ]
 
 
-def judged(standing: Reputation, now: float) -> str:
+def judged(reputation: Reputation, now: float) -> str:
     """Return the consequence of a node's verdicts; empty where it gets tasks."""
-    if standing.until == math.inf:
+    if reputation.until == math.inf:
         return BANNED
-    return QUARANTINED if standing.until > now else ""
+    return QUARANTINED if reputation.until > now else ""
 
 
-def _standing(node: NodeState, state: State, now: float, dismissed: Container[str], doubts: Mapping[str, str]) -> str:
+def _state(node: NodeState, state: State, now: float, dismissed: Container[str], doubts: Mapping[str, str]) -> str:
     if node.revoked:
         return REVOKED
     if not node.live:
-        guilty = judged(node.tally.standing, now)
+        guilty = judged(node.tally.reputation, now)
         return guilty or (STAYED if node.id in dismissed else LEFT if node.session.id else STARTING)
     if state.progress.finished:
         return STAYED
     if node.id in doubts:
         return doubts[node.id]
     if node.open:
-        return PROBATION if node.tally.standing.on_probation else TRAINING
+        return PROBATION if node.tally.reputation.on_probation else TRAINING
     return IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
 
 
-def _living(node: NodeState, state: State, middle: float, seen: float | None, now: float, standing: str) -> NodeRow:
+def _living(node: NodeState, state: State, middle: float, seen: float | None, now: float, condition: str) -> NodeRow:
     bound = max((state.works[assignment].terms.max_staleness for assignment in node.open), default=None)
     staleness = f"{node.updates.staleness}" if node.tally.accepted + node.tally.refused else "-"
     return NodeRow(
         name=node.id,
-        state=standing,
+        state=condition,
         device=plain(node.session.profile.device, 24) if node.session.id else "",
         speed=node.speed.rate / middle if middle else 0.0,
         rate=node.speed.rate,
@@ -129,8 +129,8 @@ def recorded(
 
 def _stood(node: NodeTotals, running: bool, finished: bool, doubts: Mapping[str, str]) -> str:
     doubt = doubts.get(node.node, "")
-    if node.change in _STANDING:
-        return doubt if doubt in (QUARANTINED, BANNED) else _STANDING[node.change]
+    if node.change in _STATES:
+        return doubt if doubt in (QUARANTINED, BANNED) else _STATES[node.change]
     if running:
         if doubt:
             return doubt
@@ -140,11 +140,11 @@ def _stood(node: NodeTotals, running: bool, finished: bool, doubts: Mapping[str,
     return STAYED if finished else CUT_OFF
 
 
-def _recorded(node: NodeTotals, rate: float, middle: float, total: int, standing: str) -> NodeRow:
+def _recorded(node: NodeTotals, rate: float, middle: float, total: int, state: str) -> NodeRow:
     outcomes = node.outcomes
     return NodeRow(
         name=node.node,
-        state=standing,
+        state=state,
         device=plain(node.device, 24),
         speed=rate / middle if middle else 0.0,
         rate=rate,

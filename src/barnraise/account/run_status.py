@@ -53,7 +53,7 @@ class RunStatus(msgspec.Struct, frozen=True):
     told: dict[str, Any]
 
 
-def standing(account: Account, budget: int, pid: int | None, marks: Marks) -> RunStatus:
+def status_of(account: Account, budget: int, pid: int | None, marks: Marks) -> RunStatus:
     """Return the status of a run whose controller is the process `pid` (None: it has none now)."""
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
@@ -90,7 +90,7 @@ def from_afar(whole: RunStatus) -> RunStatus:
 
 def encoded_from_afar(account: Account, budget: int) -> bytes:
     """Return the same as bytes, in the process of the controller of the account's run."""
-    return msgspec.json.encode(from_afar(standing(account, budget, os.getpid(), marks_of(account.run))))
+    return msgspec.json.encode(from_afar(status_of(account, budget, os.getpid(), marks_of(account.run))))
 
 
 def printable_of(heard: RunStatus) -> RunStatus:

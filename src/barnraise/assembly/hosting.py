@@ -141,7 +141,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         warn=warn,
         contributions=contributions,
         replication=_replication(run, plan, dataset, ledger),
-        standing=account.status,
+        read_status=account.status,
     )
     resumed = bool(found.state.newest.digest)
     first = machine.resume(clock(), RESUME_GRACE) if resumed else machine.start(server.digest, clock())

@@ -174,7 +174,7 @@ def report(
             staleness_mean=state.totals.staleness / state.totals.accepted if state.totals.accepted else 0.0,
             staleness_max=simulator.max_staleness,
             signed=sum(node.tally.accepted for node in state.nodes.values() if node.badge.signer),
-            convicted=tuple(node.id for node in state.nodes.values() if node.tally.standing.convicted),
+            convicted=tuple(node.id for node in state.nodes.values() if node.tally.reputation.convicted),
         ),
         traffic=SimulatedTraffic(simulator.bytes_up, simulator.bytes_down, joining_bytes),
         losses=Losses(first, last, tuple(simulator.curve) if losses else (), targets),

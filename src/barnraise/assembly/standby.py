@@ -183,10 +183,10 @@ async def _tell(run: RunDirectory, follower: Follower, voice: Voice) -> None:
         if following and follower.term.epoch and (follower.complete != complete or now - said_at >= TELL):
             complete, said_at = follower.complete, now
             seconds = now - follower.in_sync_at if follower.lag else 0.0
-            standing = "can take over" if complete else "not complete yet"
+            readiness = "can take over" if complete else "not complete yet"
             voice.say(
                 f"row {follower.copy.last_id:,}, {follower.lag:,} rows ({seconds:.1f} s) behind; "
-                f"checkpoint {follower.files.newest}; {bytes_text(follower.copied_bytes)} copied; {standing}"
+                f"checkpoint {follower.files.newest}; {bytes_text(follower.copied_bytes)} copied; {readiness}"
             )
 
 

@@ -33,7 +33,7 @@ class Heading:
     run: str
     mode: str
     seconds: float
-    standing: str  # "", or why it does not train: starting, paused, finishing
+    condition: str  # "", or why it does not train: starting, paused, finishing
     standby: str = ""  # its standby's lag, if one follows
 
 
@@ -98,7 +98,7 @@ def draw(moment: Moment, *, width: int = 100, height: int = 40) -> Group:
 def line(moment: Moment) -> str:
     """Return the same moment for a log, on one line."""
     loss = loss_text(moment.losses[-1][1]) if moment.losses else "-"
-    progress, figures, standing = moment.progress, moment.figures, printable(moment.heading.standing)
+    progress, figures, condition = moment.progress, moment.figures, printable(moment.heading.condition)
     shown = [
         f"{progress.share:6.1%}",
         f"loss {loss}",
@@ -109,7 +109,7 @@ def line(moment: Moment) -> str:
         f"up {bytes_text(figures.bytes_up)}, down {bytes_text(figures.bytes_down)}",
         *([f"standby {printable(moment.heading.standby)}"] if moment.heading.standby else []),
     ]
-    return "  ".join([*shown, standing] if standing else shown)
+    return "  ".join([*shown, condition] if condition else shown)
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:
@@ -130,8 +130,8 @@ def _heading(heading: Heading) -> Text:
     text = Text.assemble((printable(heading.run), "bold"), f"  {heading.mode}  {duration_text(heading.seconds)}")
     if heading.standby:
         text.append(f"  standby {printable(heading.standby)}", "dim")
-    if heading.standing:
-        text.append(f"  {printable(heading.standing)}", "yellow")
+    if heading.condition:
+        text.append(f"  {printable(heading.condition)}", "yellow")
     return text
 
 

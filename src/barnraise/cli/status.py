@@ -45,13 +45,13 @@ def status(
         console.emit_json(shown.told) if json else _show(shown, f": {shown.finished}" if shown.finished else "")
         return
     from barnraise.account.account import read
-    from barnraise.account.run_status import marks_of, standing
+    from barnraise.account.run_status import marks_of, status_of
     from barnraise.config.load import load
     from barnraise.ledger import RunDirectory
 
     folder = RunDirectory.open(Path(run))
     pid = folder.holder()
-    shown = standing(read(folder), load(folder.run_file).training.tokens, pid, marks_of(folder))
+    shown = status_of(read(folder), load(folder.run_file).training.tokens, pid, marks_of(folder))
     if json:
         console.emit_json(shown.told)
         return

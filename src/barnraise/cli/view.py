@@ -73,7 +73,7 @@ class Observer:
                 run=settings.run.name,
                 mode="asynchronous" if settings.asynchronous else "synchronous",
                 seconds=now,
-                standing=_standing(host),
+                condition=_condition(host),
                 standby=_behind(server.standbys),
             ),
             progress=PanelProgress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
@@ -226,7 +226,7 @@ def _behind(standbys: Standbys) -> str:
     return f"{behind}, {waiting}" if waiting else behind
 
 
-def _standing(host: Host) -> str:
+def _condition(host: Host) -> str:
     """Return why the run does not train at present; empty when it does."""
     state = host.machine.state
     if state.progress.finished:

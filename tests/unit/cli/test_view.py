@@ -69,7 +69,7 @@ def state() -> State:
 
 def moment(rows: list[NodeRow] | None = None, **changes: object) -> panel.Moment:
     made = panel.Moment(
-        heading=panel.Heading(run="barn", mode="asynchronous", seconds=75.0, standing=""),
+        heading=panel.Heading(run="barn", mode="asynchronous", seconds=75.0, condition=""),
         progress=panel.PanelProgress(tokens=600_000, budget=1_000_000, rate=8000.0),
         figures=panel.Figures(
             version=9, buffer_size=2, live=3, accepted=12, refused=1, discarded=0, bytes_up=4_500_000,
@@ -151,7 +151,7 @@ def test_picture_fits_the_terminal() -> None:
 def test_picture_of_a_run_that_has_not_begun() -> None:
     usual, waits = moment(), "waiting for workers"
     empty = moment(
-        heading=dataclasses.replace(usual.heading, standing=waits),
+        heading=dataclasses.replace(usual.heading, condition=waits),
         progress=panel.PanelProgress(tokens=0, budget=1_000_000, rate=0.0),
         figures=dataclasses.replace(usual.figures, accepted=0, version=0),
         losses=[],

@@ -133,7 +133,7 @@ class Backoff(Part):
     @staticmethod
     def _away_until(node: NodeState) -> float:
         """Until when a sentence keeps the node from tasks; 0 where none was passed."""
-        return node.tally.standing.until
+        return node.tally.reputation.until
 
     def _noted(self, d: Noted) -> None:
         if isinstance(d.note, Sentence) and self.state.nodes[d.node].live:

@@ -71,7 +71,7 @@ class Fleet(Part):
             link.down,
             link.latency,
             self.memory_limits.of(node),
-            trust=node.tally.standing.weight(),
+            trust=node.tally.reputation.weight(),
             shards=self.data_locality.of(node.id),
             kinds=kinds,
         )

@@ -43,8 +43,8 @@ class Probation(Part):
 
     def unknown(self, node: NodeState) -> bool:
         """Return whether work is checked, and no check speaks for the node yet."""
-        standing = node.tally.standing
-        return not standing.scores.sound(self.expected) if self.scored else self.audited and not standing.sound
+        reputation = node.tally.reputation
+        return not reputation.scores.sound(self.expected) if self.scored else self.audited and not reputation.sound
 
     def most(self, node: NodeState, steps: int) -> int:
         """Return how many of `steps` steps its next task may have."""

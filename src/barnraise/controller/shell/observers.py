@@ -26,17 +26,17 @@ MOST_WAITING = 64
 class Observers:
     """Answers observers through `transmit`.
 
-    `standing` reads the ledger, on a thread (None: there are no observers).
+    `read_status` reads the ledger, on a thread (None: there are no observers).
     """
 
     def __init__(
         self,
         enrolment: Enrolment,
         run: str,
-        standing: Callable[[], bytes] | None,
+        read_status: Callable[[], bytes] | None,
         transmit: Callable[[Peer, Message, Buffer | None], object],
     ) -> None:
-        self._enrolment, self._run, self._standing, self._transmit = enrolment, run, standing, transmit
+        self._enrolment, self._run, self._read_status, self._transmit = enrolment, run, read_status, transmit
         self._waiting: dict[str, Peer] = {}  # by key
         self._told, self._good_until = b"", 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -52,19 +52,19 @@ class Observers:
             return
         if len(self._waiting) >= MOST_WAITING:
             return  # it asks again
-        if self._standing is None:
+        if self._read_status is None:
             self._transmit(peer, Stop("nobody can look on at this run"), None)
         elif time.monotonic() < self._good_until:
             self._transmit(peer, Observed(self._run), self._told)
         else:
             self._waiting[peer.key] = peer
             if self._reading is None or self._reading.done():
-                self._reading = asyncio.ensure_future(self._read(self._standing))
+                self._reading = asyncio.ensure_future(self._read(self._read_status))
 
-    async def _read(self, standing: Callable[[], bytes]) -> None:
+    async def _read(self, read_status: Callable[[], bytes]) -> None:
         began = time.monotonic()
         try:
-            self._told = await asyncio.to_thread(standing)
+            self._told = await asyncio.to_thread(read_status)
         except Exception as error:  # the run continues after any error of its status
             self._tell(Stop(f"how the run stands cannot be read just now: {type(error).__name__}"), None)
             return

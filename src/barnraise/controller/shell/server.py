@@ -74,7 +74,7 @@ class Server:
         warn: Callable[[str], None],
         contributions: dict[int, tuple[int, ...]] | None = None,
         replication: Replication | None = None,
-        standing: Callable[[], bytes] | None = None,
+        read_status: Callable[[], bytes] | None = None,
     ) -> None:
         self.machine, self.ledger, self.enrolment, self.clock, self.warn = machine, ledger, enrolment, clock, warn
         self.keep_checkpoints = keep_checkpoints
@@ -87,7 +87,7 @@ class Server:
         self.reception = Reception(
             enrolment, machine, self.peers, self._transmit, self.post, lambda peer: self.listener.address(peer)
         )
-        self.observers = Observers(enrolment, machine.settings.run.name, standing, self._transmit)
+        self.observers = Observers(enrolment, machine.settings.run.name, read_status, self._transmit)
         self.drops, self.rates, self.warnings = MalformedFrames(), RateLimits(), Warnings()
         self.uploads = IncomingPayloads()  # those that the machine wants: others are not kept
         self.contributions = contributions or {}

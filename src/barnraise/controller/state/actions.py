@@ -46,7 +46,7 @@ class Discard(Action, frozen=True, gc=False):
 class Held(NamedTuple):
     """A contribution in a slot.
 
-    Its weight there, its payload's codec, its staleness at arrival, its node's trust then (`trust.standing`), and the
+    Its weight there, its payload's codec, its staleness at arrival, its node's trust then (`trust.reputation`), and the
     factor of its update.
     """
 

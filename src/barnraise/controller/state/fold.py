@@ -138,7 +138,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     """Fold an update that enters the buffer."""
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
-    trust = node.tally.standing.weight()
+    trust = node.tally.reputation.weight()
     held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust, d.scale)
     slot = slots.get(d.parameters, Slot(d.node, d.parameters))
     slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else d.weight)
@@ -275,17 +275,19 @@ def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
 def _audited(state: State, d: Noted, note: notes.Audited) -> None:
     if note.sound:
         node = state.nodes[d.node]
-        node.tally.standing = node.tally.standing.after_audit()
+        node.tally.reputation = node.tally.reputation.after_audit()
 
 
 def _scored(state: State, d: Noted, note: notes.Scored) -> None:
     node = state.nodes[d.node]
-    node.tally.standing = node.tally.standing.after_score(note.passed, note.suspicion)
+    node.tally.reputation = node.tally.reputation.after_score(note.passed, note.suspicion)
 
 
 def _convicted(state: State, d: Noted, note: notes.Sentence) -> None:
     node = state.nodes[d.node]
-    node.tally.standing = Reputation(node.tally.standing.convicted + 1, math.inf if note.until is None else note.until)
+    node.tally.reputation = Reputation(
+        node.tally.reputation.convicted + 1, math.inf if note.until is None else note.until
+    )
 
 
 def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:

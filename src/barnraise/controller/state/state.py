@@ -138,7 +138,7 @@ class Tally(msgspec.Struct):
     accepted: int = 0
     refused: int = 0
     tokens: int = 0  # in accepted contributions
-    standing: Reputation = Reputation()  # results of others' checks
+    reputation: Reputation = Reputation()  # results of others' checks
 
 
 class Presence(msgspec.Struct):

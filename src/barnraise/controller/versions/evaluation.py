@@ -196,7 +196,7 @@ class Evaluation(TaskKind):
 
     def _trust_beside(self, owners: frozenset[str]) -> float:
         """Return the least trust of a node of another owner: as `least_trust`, among these alone."""
-        trusted = any(not node.tally.standing.on_probation for node in self._strangers(owners))
+        trusted = any(not node.tally.reputation.on_probation for node in self._strangers(owners))
         return TRUSTED if trusted else 0.0
 
     def waits(self, lost: Work) -> bool:
@@ -215,7 +215,7 @@ class Evaluation(TaskKind):
         return offered and self._reachable and self._is_able(node)
 
     def least_trust(self) -> float:
-        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.standing.on_probation)
+        trusted = (node for node in self.state.nodes.values() if node.live and not node.tally.reputation.on_probation)
         able = any(self.membership.can(node.id, self.name) and self._is_able(node) for node in trusted)
         return TRUSTED if able else 0.0
 

@@ -56,7 +56,7 @@ class TaskKind(Part):
         """Handle the consequences of a call of `fresh`."""
         yield from ()
 
-    def standing(self) -> Sequence[TaskView]:
+    def offers(self) -> Sequence[TaskView]:
         """Return tasks that do not run out as they are assigned: the same sequence while nothing has changed."""
         return ()
 
@@ -69,7 +69,7 @@ class TaskKind(Part):
         return True
 
     def least_trust(self) -> float:
-        """Return the weight that a node needs (`trust.standing`) for work of this kind now.
+        """Return the weight that a node needs (`trust.reputation`) for work of this kind now.
 
         Trusted work is for nodes that are not on probation, while any of them can do it.
         """

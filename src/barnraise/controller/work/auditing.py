@@ -142,7 +142,7 @@ class Auditing(TaskKind):
             return 0
         share, drawn = self.settings.share, self._drawn(str(work.assignment))
         if work.terms.pace is not None:  # its verdicts are known
-            share = self.state.nodes[work.node].tally.standing.chance(share)
+            share = self.state.nodes[work.node].tally.reputation.chance(share)
         return 1 + int.from_bytes(drawn[8:14]) if int.from_bytes(drawn[:8]) < share * 2**64 else 0
 
     def _drawn(self, of: str) -> bytes:
@@ -246,7 +246,7 @@ class Auditing(TaskKind):
         return self.publishing.way_back(oldest)
 
     def _may(self, node: NodeState, case: Case) -> bool:
-        return self._answers(node, case) and node.tally.standing.weight() >= self._trust_for(case)
+        return self._answers(node, case) and node.tally.reputation.weight() >= self._trust_for(case)
 
     def _is_drawn(self, node: NodeState, case: Case) -> bool:
         """Tell whether a node may repeat a case by now. Nodes that were never found sound wait twice as long."""
@@ -254,7 +254,7 @@ class Auditing(TaskKind):
         windows = min(max(self.now - case.since, 0.0) / window, 64.0)
         doubled = min(len(case.passed), 64) + int(windows)
         chance = DRAWN * 2.0**doubled / max(1, self.state.num_live - 1)
-        if chance < 1.0 and not node.tally.standing.sound:
+        if chance < 1.0 and not node.tally.reputation.sound:
             chance /= 2.0
         return int.from_bytes(self._drawn(f"{case.work.assignment} {node.id}")[:8]) < chance * 2**64
 
@@ -263,7 +263,7 @@ class Auditing(TaskKind):
         number = case.work.assignment
         if number not in self._trust:
             able = (node for node in self._there() if self._answers(node, case))
-            self._trust[number] = TRUSTED if any(not node.tally.standing.on_probation for node in able) else 0.0
+            self._trust[number] = TRUSTED if any(not node.tally.reputation.on_probation for node in able) else 0.0
         return self._trust[number]
 
     def _answers(self, node: NodeState, case: Case) -> bool:

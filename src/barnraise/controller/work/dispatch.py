@@ -65,7 +65,7 @@ class Dispatch(Part):
         self.speculation, self.kinds, self.buffer = speculation, task_kinds.by_name, buffer
         kinds = self.kinds.values()
         self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
-        self._with_standing = [kind for kind in kinds if type(kind).standing is not TaskKind.standing]
+        self._with_offers = [kind for kind in kinds if type(kind).offers is not TaskKind.offers]
         self._with_search = [kind for kind in kinds if type(kind).looked_for is not TaskKind.looked_for]
         self._trains = self.kinds[name_of(Train)]
         self.asking: dict[str, int] = {}  # node -> version it has
@@ -75,7 +75,7 @@ class Dispatch(Part):
         self._untold: dict[str, TaskHold] = {}  # holds that are to be noted
         self._told_at = 0.0  # when figures of the matching were last on the ledger
         self._no_market = ""  # why there were none
-        self._standing: list[Sequence[TaskView]] = []  # by kind
+        self._offers: list[Sequence[TaskView]] = []  # by kind
         self._on_offer: dict[int, TaskView] = {}
 
     # Requests
@@ -269,10 +269,10 @@ class Dispatch(Part):
 
     def _offer(self) -> None:
         """Let the scheduler know of what stands, when that is not what it was."""
-        standing = [kind.standing() for kind in self._with_standing]
-        if len(standing) != len(self._standing) or any(map(is_not, standing, self._standing)):
-            self._standing = standing
-            self._on_offer = {task.id: task for tasks in standing for task in tasks}
+        offers = [kind.offers() for kind in self._with_offers]
+        if len(offers) != len(self._offers) or any(map(is_not, offers, self._offers)):
+            self._offers = offers
+            self._on_offer = {task.id: task for tasks in offers for task in tasks}
             self.scheduler.offer(list(self._on_offer.values()))
 
     def _bytes(self, work: Work) -> dict[int, int]:
@@ -328,4 +328,4 @@ class Dispatch(Part):
 
 def _weight(node: NodeState) -> float:
     """Return how far a node is trusted."""
-    return node.tally.standing.weight()
+    return node.tally.reputation.weight()

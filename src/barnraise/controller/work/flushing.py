@@ -68,4 +68,4 @@ class Flushing(TaskKind):
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
         """Return the weight of all the node's earlier contributions."""
         node = self.state.nodes[work.node]
-        return (self.speeds.usable(node) or 1.0) * node.tally.standing.weight()
+        return (self.speeds.usable(node) or 1.0) * node.tally.reputation.weight()

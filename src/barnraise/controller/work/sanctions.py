@@ -1,7 +1,7 @@
 """The consequences of a verdict against a node: dismissal, removal of contributions, and quarantine.
 
 The verdict follows from others' work, its own updates or its messages. Its contributions that are in no version yet are
-taken back, and for a while it gets no tasks (`trust.standing`).
+taken back, and for a while it gets no tasks (`trust.reputation`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Sanctions(Part):
 
     def until(self, node: str) -> float | None:
         """Until when it gets no tasks if it is found guilty now; None: it never gets any again."""
-        standing = self.state.nodes[node].tally.standing.after_conviction(self.now)
-        return None if standing.banned else standing.until
+        reputation = self.state.nodes[node].tally.reputation.after_conviction(self.now)
+        return None if reputation.banned else reputation.until
 
     def pass_on(self, node: str, note: notes.Sentence, reason: str) -> Steps:
         """`note` is the finding; the node is told the `reason`."""

@@ -50,7 +50,7 @@ class Scoring(Part):
         """Score an accepted contribution, if it is one of the share."""
         if not work.task.trains or not self.settings.share or self.state.progress.final:
             return
-        share = self.state.nodes[work.node].tally.standing.chance_of_score(self.settings.share)
+        share = self.state.nodes[work.node].tally.reputation.chance_of_score(self.settings.share)
         drawn = hmac.digest(self.settings.key, f"score {work.assignment}".encode(), hashlib.sha256)
         if int.from_bytes(drawn[:8]) >= share * 2**64:
             return
@@ -75,7 +75,7 @@ class Scoring(Part):
     def _found(self, node: str, event: Scored, gains: Gains) -> Steps:
         own, others, more = (gain if math.isfinite(gain) else None for gain in gains)
         passed = more is not None and more > suspicion.ENOUGH
-        before = self.state.nodes[node].tally.standing.scores.suspicion
+        before = self.state.nodes[node].tally.reputation.scores.suspicion
         self.probation.expected = self._shown()
         left = suspicion.after(before, passed, self.probation.expected)
         yield Noted(
@@ -101,7 +101,7 @@ class Scoring(Part):
     def _shown(self) -> float:
         """Return how often an honest node's comparisons pass, by all present nodes that train."""
         there = (node for node in self.state.nodes.values() if node.live and node.tally.turns)
-        found = ((node.owner, node.tally.standing.scores) for node in there)
+        found = ((node.owner, node.tally.reputation.scores) for node in there)
         return suspicion.expected(
             (owner, scores.passing if scores.known else suspicion.OTHER) for owner, scores in found
         )

@@ -79,7 +79,7 @@ class Training(TaskKind):
             return False
         return state.closing is None or self.settings.asynchronous
 
-    def standing(self) -> Sequence[TaskView]:
+    def offers(self) -> Sequence[TaskView]:
         """Return the next rows of each lane, the oldest first."""
         if not self.open:
             return ()
@@ -210,8 +210,8 @@ class Training(TaskKind):
         return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
     def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
-        standing = self.state.nodes[work.node].tally.standing.weight()
-        return tokens * standing * self.settings.versions.staleness.weight(staleness)
+        trust = self.state.nodes[work.node].tally.reputation.weight()
+        return tokens * trust * self.settings.versions.staleness.weight(staleness)
 
 
 def task_of(given: Assigned, batches: Batches) -> Train:

@@ -319,7 +319,7 @@ def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> No
     engine.observed(a=100.0, b=100.0, c=100.0)
     machine, until = engine.machine, engine.now + 600.0
     for state in (engine.state, engine.shadow):
-        state.nodes["a"].tally.standing = Reputation(1, until)
+        state.nodes["a"].tally.reputation = Reputation(1, until)
     machine.parts[Backoff].__init__(machine.context, machine.parts[NodeRecords])  # type: ignore[misc]
     machine.parts[Speeds].at = -1
     engine.handle(ev.Tick())

@@ -77,7 +77,7 @@ def test_each_hold_has_a_reason_and_an_end() -> None:
     flap(engine, "b", 6)
     until = engine.now + 600.0
     for state in (engine.state, engine.shadow):
-        state.nodes["c"].tally.standing = Reputation(1, until)
+        state.nodes["c"].tally.reputation = Reputation(1, until)
         state.nodes["d"].open = list(range(MOST_OPEN))
     holds = engine.machine.snapshot(engine.now).holds
     assert holds.keys() == {"b", "c", "d"}

@@ -192,7 +192,7 @@ def test_who_is_trusted_less_moves_a_version_less_and_holds_back_nobody_else() -
     for node in ("a", "b"):
         engine.hello(node)
     on_probation(engine, "b")
-    trust = engine.state.nodes["b"].tally.standing.weight()
+    trust = engine.state.nodes["b"].tally.reputation.weight()
     for node in ("a", "b"):
         engine.next(node)
         hand_in(engine, node)

@@ -532,7 +532,7 @@ def test_one_liar_of_four_owners_does_not_move_the_loss(lie: dict[str, Any], fir
     assert losses(engine) == [(0, 2.0, 0)]
     assert owners(engine) == [0]
     nodes = engine.state.nodes
-    assert nodes[liar].tally.standing == nodes[honest].tally.standing
+    assert nodes[liar].tally.reputation == nodes[honest].tally.reputation
     assert nodes[liar].live
     engine.next(liar)
     assert engine.held[liar], "it gets work as before"

@@ -75,7 +75,7 @@ def test_who_is_left_out_is_credited_like_the_others() -> None:
     for one in (engine, plain):
         one.answer(aggregated(one))
     tallies, usual = (
-        [(node.tally.accepted, node.tally.tokens, node.tally.standing) for node in one.state.nodes.values()]
+        [(node.tally.accepted, node.tally.tokens, node.tally.reputation) for node in one.state.nodes.values()]
         for one in (engine, plain)
     )
     assert tallies == usual

@@ -582,7 +582,7 @@ def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch)
         engine = crowd(*names, key=bytes([key]))
         for name in names[:20]:
             for state in (engine.state, engine.shadow):
-                state.nodes[name].tally.standing = Reputation(sound=3)
+                state.nodes[name].tally.reputation = Reputation(sound=3)
         train_once(engine, "n0")
         seen.append(drawn(engine, names))
         later = list[set[str]]()

@@ -56,7 +56,7 @@ def test_who_claims_what_no_honest_machine_does_is_quarantined_whatever_it_does_
     assert not hand_in(engine, "a")
     engine.now = note.until + 1.0
     assert hand_in(engine, "a"), "it may try again after a while"
-    assert engine.state.nodes["a"].tally.standing.weight() < 0.5, "and counts little"
+    assert engine.state.nodes["a"].tally.reputation.weight() < 0.5, "and counts little"
 
 
 def test_at_last_it_stays_away_for_good() -> None:

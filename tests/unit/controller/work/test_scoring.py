@@ -173,7 +173,7 @@ def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
     assert not engine.state.nodes["c"].live or engine.machine.parts[Backoff].held("c")
     engine.now = note.until + 1.0
     assert train_once(engine, "c", GOOD) is not None, "it may try again after a while"
-    assert engine.state.nodes["c"].tally.standing.weight() < 0.5
+    assert engine.state.nodes["c"].tally.reputation.weight() < 0.5
 
 
 def test_where_comparisons_say_nothing_of_anybody_nobody_is_judged() -> None:
@@ -386,7 +386,7 @@ def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None
         steps[node] = task.local_steps
     assert steps == {"a": steps["a"], "b": steps["a"], "c": steps["a"], "d": math.ceil(PACE * steps["a"])}
     for state in (engine.state, engine.shadow):
-        state.nodes["d"].tally.standing = Reputation(scores=Scores(count=9, passing=0.9))
+        state.nodes["d"].tally.reputation = Reputation(scores=Scores(count=9, passing=0.9))
     assert engine.machine.parts[Probation].most(engine.state.nodes["d"], 999) == 999
 
 
