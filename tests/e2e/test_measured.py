@@ -24,10 +24,10 @@ import barnraise
 from barnraise.controller.versions import evaluation
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.controller.tensors.evaluator import Evaluator
-from barnraise.controller.versions.evaluation import Measuring
+from barnraise.controller.versions.evaluation import Evaluation
 
 kill = sys.argv[1:] == ["kill"]
-workers, killed, built, give, build = [], [], [], Measuring.give, Evaluator.build
+workers, killed, built, give, build = [], [], [], Evaluation.give, Evaluator.build
 begin = LocalWorkers.__init__
 
 def watched(self, *arguments):
@@ -44,7 +44,7 @@ def build_and_tell(self):
     built.append("built")
     build(self)
 
-LocalWorkers.__init__, Measuring.give, Evaluator.build = watched, give_and_kill, build_and_tell
+LocalWorkers.__init__, Evaluation.give, Evaluator.build = watched, give_and_kill, build_and_tell
 evaluation.PATIENCE = 10.0 if kill else 200.0
 ending = barnraise.train("run.yaml", say=lambda text: None)
 print(ending.run_dir, *killed, *built[:1])

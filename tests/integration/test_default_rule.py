@@ -7,8 +7,8 @@ from statistics import median
 
 import yaml
 
-from barnraise.account.merging import merging
-from barnraise.ledger import LedgerView
+from barnraise.account.account import read
+from barnraise.ledger import RunDirectory
 
 from .test_liar import HONEST, LIAR, outcome
 
@@ -23,6 +23,5 @@ def test_a_liar_is_kept_out_where_the_run_file_says_nothing(tmp_path: Path) -> N
     honest = median(one.norm for one in judged if one.node in HONEST)
     assert median(one.norm for one in lies) > 5.0 * honest
     assert losses[-1] < losses[0] - 0.2
-    with LedgerView(run_file.with_name("ledger.sqlite")) as view:
-        found = merging(view)
+    found = read(RunDirectory(run_file.parent)).merging
     assert (found.nodes, found.f) == (4, 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnraise.account.merging import merging
+from barnraise.account.account import read
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
@@ -17,7 +17,7 @@ from barnraise.config.load import load
 from barnraise.controller.state.events import Admitted
 from barnraise.data.meta import Meta
 from barnraise.emulation.attacks.executor import making
-from barnraise.ledger import Judged, Ledger, LedgerView, RunDirectory, notes
+from barnraise.ledger import Judged, Ledger, RunDirectory, notes
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -108,8 +108,7 @@ def test_a_liar_is_outvoted_by_a_robust_rule(f: float, tmp_path: Path) -> None:
     assert median(one.norm for one in lies) > 5.0 * honest
     assert losses[-1] < losses[0] - 0.2
     (ledger,) = tmp_path.glob("**/ledger.sqlite")
-    with LedgerView(ledger) as view:
-        assert merging(view).f == 1
+    assert read(RunDirectory(ledger.parent)).merging.f == 1
 
 
 def test_a_liar_is_refused_where_updates_have_a_limit(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_audits_that_judge_need_a_model_without_dropout(folder: Path) -> None:
     audited = content() | {"training": {"tokens": 100_000, "batch_size": 4, "tasks": "stateless", "audits": 0.1}}
     with pytest.raises(RunFileError) as caught:
         verify(document(audited), purpose=Purpose.TRAIN)
-    assert "trust.audits: is given, but the model has dropout" in str(caught.value)
+    assert "is given, but the model has dropout" in str(caught.value)
     (shown,) = re.findall(r"Set model\.config: ({.*?})", str(caught.value))
     dropout = yaml.safe_load(shown)
     assert dropout == {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}

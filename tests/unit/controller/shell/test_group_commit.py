@@ -49,7 +49,7 @@ class Filling(Ledger):
 def test_a_full_disk_is_told_of_at_growing_intervals_and_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "PAUSE", 0.0)
+    monkeypatch.setattr(group_commit, "DISK_PAUSE", 0.0)
     said: list[str] = []
     with Filling(tmp_path / "ledger.sqlite") as ledger:
         kept = GroupCommit(ledger, said.append)
