@@ -25,7 +25,7 @@ from barnraise.core.types import Blob
 from barnraise.emulation.costs import ControllerCosts
 
 
-class Sizes(NamedTuple):
+class SizedWork(NamedTuple):
     """The controller's work where there are no tensors: the `newest` version, and the bytes of a delta."""
 
     newest: int
@@ -39,24 +39,24 @@ class SimulatedEffect(NamedTuple):
     and the bytes of payloads that are in no version yet, by assignment.
     """
 
-    sized: Callable[[Sizes, Any], Event]
+    sized: Callable[[SizedWork, Any], Event]
     seconds: Callable[[ControllerCosts, Any, Any, Mapping[int, int]], float]
 
 
-def _aggregated(sizes: Sizes, effect: Aggregate) -> Event:
+def _aggregated(sizes: SizedWork, effect: Aggregate) -> Event:
     delta = Blob(f"d{effect.version:063x}", sizes.delta_bytes)
     return Aggregated(effect.epoch, effect.version, f"e{effect.version:063x}", delta)
 
 
-def _evaluated(sizes: Sizes, effect: Evaluate) -> Event:
+def _evaluated(sizes: SizedWork, effect: Evaluate) -> Event:
     return Evaluated(effect.epoch, effect.version, 0.0)
 
 
-def _gated(sizes: Sizes, effect: Gate) -> Event:
+def _gated(sizes: SizedWork, effect: Gate) -> Event:
     return Gated(effect.epoch, effect.version)
 
 
-def _scored(sizes: Sizes, effect: Score) -> Event:
+def _scored(sizes: SizedWork, effect: Score) -> Event:
     return Scored(effect.epoch, effect.contribution.assignment, sizes.newest, Gains(1.0, 0.0, 1.0))
 
 

@@ -33,7 +33,7 @@ from barnraise.core.types import (
 )
 from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
-from barnraise.emulation.effects import EFFECTS, Sizes
+from barnraise.emulation.effects import EFFECTS, SizedWork
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
 
@@ -211,7 +211,7 @@ class CostedControllerWork:
         """Do nothing: there is no state."""
 
     def carry_out(self, effect: ControllerEffect) -> Event:
-        answer = EFFECTS[type(effect)].sized(Sizes(self._newest, self.delta_bytes), effect)
+        answer = EFFECTS[type(effect)].sized(SizedWork(self._newest, self.delta_bytes), effect)
         if type(answer) is Aggregated:
             self._newest = answer.version
         return answer

@@ -41,7 +41,7 @@ Work: TypeAlias = Callable[[], Event]
 
 @dataclass(frozen=True)
 class Tensors:
-    """What effects work on.
+    """The tensors and files that effects work on.
 
     `read` returns the payload of a durable contribution, or raises CorruptionError. `rows_of` returns a node's rows.
     `between_versions` has a function called between two versions, and returns how to get its result.

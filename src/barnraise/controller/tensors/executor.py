@@ -52,7 +52,7 @@ class ControllerExecutor:
             evaluator,
             Scorer(evaluator),
             Weigher(evaluator),
-            read=ledger.read,
+            read=lambda assignment: ledger.read(assignment),
             rows_of=lambda node: evaluator.dataset,
             between_versions=self._between_versions,
         )
