@@ -86,10 +86,6 @@ class Leases(Part):
                     self._excused += not record.frames.excused
                     record.frames.excused += self.context.now - since
 
-    def is_excused(self, record: NodeRecord) -> bool:
-        """Return whether the controller received no frame at all in a part of the node's silence."""
-        return record.frames.excused > 0.0
-
     def _take_excuse(self, record: NodeRecord) -> float:
         excused, record.frames.excused = record.frames.excused, 0.0
         self._excused -= excused > 0.0
