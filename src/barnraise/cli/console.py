@@ -62,11 +62,16 @@ def _labelled(label: str, style: str, text: str) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Print, and ignore a closed stream (`| head`, a terminal that was closed): the command continues."""
+    """Print, and ignore a closed stream (`| head`, a terminal that was closed): the command continues.
+
+    A line of standard error may be lost while its disk is full; a result that cannot be written raises OSError.
+    """
     try:
         stream.write(f"{visible(text)}\n")
         stream.flush()
     except OSError as error:
+        if stream is sys.stderr and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            return
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
         null = os.open(os.devnull, os.O_WRONLY)
