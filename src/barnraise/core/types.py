@@ -8,7 +8,7 @@ so its id names the contribution too: both sides compare it after a lost connect
 from __future__ import annotations
 
 import typing
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -184,18 +184,24 @@ class Transcript(msgspec.Struct, frozen=True, gc=False):
 
 
 class PayloadResult(Result, frozen=True, gc=False, kw_only=True):
-    """A result with a payload, which is sent when the controller asks for it; a small one is attached."""
+    """A result with a payload, which is sent when the controller asks for it; a small one is attached.
 
-    payload: Blob
-    signature: Signature = ""  # its node's: see `trust.signatures`
+    A subclass has these fields, in the order in which they are sent.
+    """
+
+    if TYPE_CHECKING:
+        payload: Blob
+        signature: Signature  # its node's: see `trust.signatures`
 
 
 class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=True):
     """An update from base version, the work behind it, and its provenance."""
 
     parameters: ParameterRange
+    payload: Blob
     codec: Count  # the task's rung; residuals have the number of rungs
     transcript: Transcript | None = None  # for stateless tasks
+    signature: Signature = ""
 
     @classmethod
     def of(

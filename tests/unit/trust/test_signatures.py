@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller.work import admission
-from barnraise.core.types import Blob, Contribution, ParameterRange, PayloadResult, Transcript
+from barnraise.core.types import Blob, Contribution, ParameterRange, PayloadResult, Signature, Transcript
 from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Started
@@ -68,6 +68,9 @@ def test_statements_of_two_kinds_are_never_alike() -> None:
 
 class Sealed(PayloadResult, frozen=True, gc=False, tag="sealed", kw_only=True):
     """A result of another kind than an update, with a payload."""
+
+    payload: Blob
+    signature: Signature = ""
 
 
 def test_a_payload_that_is_no_update_is_signed_and_proven_from_the_ledger() -> None:

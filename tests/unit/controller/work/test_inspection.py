@@ -12,7 +12,7 @@ from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.controller.work.inspection import Inspection
 from barnraise.controller.work.training import Training
 from barnraise.core import types
-from barnraise.core.types import Blob, ParameterRange, PayloadResult, Result, Task
+from barnraise.core.types import Blob, ParameterRange, PayloadResult, Result, Signature, Task
 from barnraise.ledger.decisions import Assigned, Judged, Terms
 from barnraise.wire.messages import Ack, Offer
 
@@ -21,6 +21,9 @@ from ....state_machine.engine import Engine, digest, engine_settings
 
 class Sealed(PayloadResult, frozen=True, gc=False, tag="sealed", kw_only=True):
     """A payload that the controller cannot read."""
+
+    payload: Blob
+    signature: Signature = ""
 
 
 class Seal(Task, frozen=True, gc=False, tag="seal", kw_only=True):
