@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from barnraise.controller.shell.role_handlers import decode_incoming
 from barnraise.core.errors import WireError
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
 
 MESSAGES = (*get_args(m.FromWorker), *get_args(m.FromController))
-DECODERS = (decode_from_worker, decode_from_controller, lambda frames: decode_from_worker(frames, enrolled=False))
+DECODERS = (decode_from_worker, decode_from_controller, lambda frames: decode_incoming(frames, enrolled=False))
 
 
 def values(kind: inspect.Type) -> st.SearchStrategy[Any]:

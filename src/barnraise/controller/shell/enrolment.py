@@ -15,15 +15,14 @@ from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from barnraise.controller.state import role_permissions
 from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of
 from barnraise.transport.connection_limiter import network_of, place_of
 from barnraise.transport.invite import Token
-from barnraise.trust.roles import wrong_invite
+from barnraise.trust import roles
 from barnraise.wire.following import Follow
-from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Stop
+from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Greeting, Stop
 from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
@@ -31,8 +30,6 @@ ATTEMPTS_A_SECOND = 20
 
 WARN_SECONDS = 60.0
 """Seconds between two warnings of wrong proofs."""
-
-Greeting = Enrol | Follow | Observe
 
 
 class UnansweredError(InviteError):
@@ -99,8 +96,8 @@ class Enrolment:
                 self._tell_of(address)
                 raise UnansweredError(f"too many wrong proofs from {address}") from None
             raise
-        if role_permissions.refusal(token.role, message):
-            raise InviteError(wrong_invite(token.role))
+        if roles.refusal(token.role, message):
+            raise InviteError(roles.wrong_invite(token.role))
         self.require_patience(address)
 
     def require_patience(self, address: str) -> None:
@@ -217,8 +214,8 @@ class Enrolment:
         keys = self._list()
         listed = keys is not None and key in keys
         token = book.verify(message.token, message.proof, now=now, listed=listed, **self._fields(message, key))
-        if role_permissions.refusal(token.role, message):
-            raise InviteError(wrong_invite(token.role))
+        if roles.refusal(token.role, message):
+            raise InviteError(roles.wrong_invite(token.role))
         if keys is not None and not listed:
             raise _unlisted(key, message.name)
         return token, listed
