@@ -96,7 +96,9 @@ def test_a_sentence_names_fields_of_its_note(note: type[notes.Note]) -> None:
 
 
 def test_a_reason_cannot_name_fields(tmp_path: Path) -> None:
-    (happening,) = told(tmp_path / "ledger.sqlite", [Noted(1.0, notes.Voided(7, 3, "{node} {assignment}"), "{reason}")])
+    (happening,) = told(
+        tmp_path / "ledger.sqlite", [Noted(1.0, notes.Voided(7, 3, "{node} {assignment}", True), "{reason}")]
+    )
     assert happening.text == "a contribution of {reason} is void: {node} {assignment}"
 
 
