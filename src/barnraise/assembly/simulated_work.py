@@ -89,7 +89,7 @@ def _controller_costs(plan: Plan, exchange: Exchange, model: Mapping[str, Any]) 
         plan.compression.name,
         plan.downlink.name,
         model_size=memory.model_size(model),
-        robust=plan.aggregation.individual,
+        robust=plan.aggregation.needs == "rows",
         evaluation_tokens=plan.run_file.evaluation.rows * longest_row(plan.run_file),
         row_tokens=longest_row(plan.run_file),
         threads=controller.threads,

@@ -21,16 +21,16 @@ from barnraise.compression.base import Codec, Reader
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
-from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step
+from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step, Sum
 from barnraise.controller.tensors.stages.opening import Open, Weigh, codec_of
-from barnraise.controller.tensors.stages.pipeline import Pipeline, of_contribution, of_version
+from barnraise.controller.tensors.stages.pipeline import Pipeline, of_payload, of_version
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import SPAN, Crew
-from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.core.types import Blob, Contribution, Inspection, ParameterRange, PayloadResult
 from barnraise.training.base import OuterOptimizer
 
 _LARGEST_MULTIPLE = 1 << 22
@@ -79,7 +79,7 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.looks = of_contribution(self.codecs)
+        self.looks = of_payload(self.codecs)
         self.stages = of_version(
             self._preserve,
             self._publish,
@@ -119,11 +119,14 @@ class ParameterServer:
         """Tell the snapshot `frozen` of this version's vectors before they change."""
         self._preserve.watch(frozen)
 
-    def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
-        """Return the L2 norm of the update in `payload` by `offer`, and its defect (empty: none)."""
-        arrival = Arrival(offer, payload)
+    def inspect(self, payload: Any, result: PayloadResult, depth: Inspection = "full") -> tuple[float, str]:
+        """Return the L2 norm of the update in `payload`, and the payload's defect (empty: none), as seen at `depth`.
+
+        The norm is 0 at another depth than "full".
+        """
+        arrival = Arrival(result, payload)
         try:
-            for stage in self.looks:
+            for stage in self.looks[depth]:
                 stage.look(arrival)
         except PayloadError as error:
             return 0.0, str(error)
@@ -167,19 +170,21 @@ class ParameterServer:
         read: ReadPayload,
         rate: float = 1.0,
         scales: Sequence[float] = (),
+        sums: Sequence[Sum] = (),
     ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
-        into which the slots' ranges cut each other, in order. Parameters outside the ranges do not change. A slot
+        `sums` are those of cohorts whose updates have no slots of contributions. `rate` multiplies the outer
+        optimizer's learning rate, and each of `scales` the aggregate of one of the ranges into which the ranges of
+        slots and sums cut each other, in order. Parameters outside the ranges do not change. A slot
         without contributions has lost them; when all have, the version equals the one before, and no momentum steps.
 
-        Raises VersionRefusedError when payloads cannot be decoded, or numbers would not be finite; nothing is changed
-        then.
+        Raises VersionRefusedError when payloads cannot be decoded, numbers would not be finite, or the rule takes no
+        sums; nothing is changed then.
         """
         assert version == self.version + 1
-        making = Making(version, slots, read, rate, scales, size=len(self.parameters))
-        if any(slot.contributions and not slot.excluded for slot in slots):
+        making = Making(version, slots, read, rate, scales, size=len(self.parameters), sums=sums)
+        if sums or any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)
         else:
             self._repeat(making)

@@ -1,7 +1,12 @@
 """The stages of a contribution at its arrival, and of a version: two lists.
 
-    contribution   (unmask) -> decoded -> measured           then `controller.work.admission` says whether it may
-    version        open -> (unmask) -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
+    contribution   decoded -> measured                       then `controller.work.admission` says whether it may
+    version        open -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
+
+`open` makes a row of each slot, and `weigh` gives it its weight. Updates that the controller may see only in their sum
+make no rows: they come to `reduce` as a `base.Sum`. `reduce` takes rows, sums or both, as the rule declares
+(`aggregation.catalog.Traits.needs`). Where the downlink codec leaves nothing out, there is no `residual`; where it must
+see the whole delta before it writes, `collect` and `deliver` stand in place of `requantise`.
 
 A stage in between is a class of its own, in a file of its own, and a line here.
 
@@ -20,7 +25,7 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec
-from barnraise.controller.tensors.stages.arriving import Decoded, Look, Measured
+from barnraise.controller.tensors.stages.arriving import Decoded, Headed, Look, Measured
 from barnraise.controller.tensors.stages.base import Making, Stage
 from barnraise.controller.tensors.stages.opening import Open, Weigh
 from barnraise.controller.tensors.stages.preserving import Preserve
@@ -30,18 +35,20 @@ from barnraise.controller.tensors.stages.requantising import requantising
 from barnraise.controller.tensors.stages.stepping import Outer
 from barnraise.core.errors import InputError, VersionRefusedError
 from barnraise.core.threads import Crew, spans
+from barnraise.core.types import Inspection
 from barnraise.models.vectors import largest
 from barnraise.training.base import OuterOptimizer
 
 _LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is a sum of a few roundings
 
 
-def of_contribution(codecs: Sequence[Codec]) -> list[Look]:
-    """Return the stages of each contribution's inspection."""
-    return [
-        Decoded(codecs),
-        Measured(),
-    ]
+def of_payload(codecs: Sequence[Codec]) -> Mapping[Inspection, list[Look]]:
+    """Return the stages of a payload's inspection, by its depth."""
+    return {
+        "none": [],
+        "header": [Headed(codecs)],
+        "full": [Decoded(codecs), Measured()],
+    }
 
 
 def of_version(
