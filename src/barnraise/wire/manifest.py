@@ -26,7 +26,7 @@ class FrozenPart(msgspec.Struct, frozen=True):
 
 
 class ExchangeName(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What travels between workers and controller, by its kind in a catalog; without a kind it is the full model."""
+    """The name of an exchange: its kind in a catalog, with options, and the frozen parts; the full model by default."""
 
     kind: Name = "full"
     options: Options = {}
