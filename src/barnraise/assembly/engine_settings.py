@@ -71,7 +71,7 @@ def engine_settings(
         payload_bytes(choice, exchanged) for choice in (*plan.contributions, plan.last_compression) if choice
     )
     moments = INNER.entry(plan.inner.name).declares.moments
-    alone = memory.rows_alone(model, rows.lengths, inner_states=moments)
+    alone = memory.rows_alone(model, exchange, rows.lengths, inner_states=moments)
 
     def rate_multiplier(done: int, total: int) -> float:
         """Return the rate at a task's end, which holds for the whole task.

@@ -49,8 +49,9 @@ def export_model(
 
     logging.disable_progress_bar()
     exchange = Exchange.of(told.model, told.exchange)
+    vector = tensors.get("average", tensors["parameters"])
     with private() if folder.is_relative_to(run.path) else nullcontext():
-        write(folder, told.model, exchange, tensors.get("average", tensors["parameters"]), tokenizer_files(run))
+        write(folder, told.model, exchange, vector, run.data, tokenizer_files(run))
     version = checkpoint.manifest.version
     return Exported(folder, version, _newest(run, version, warn), memory.model_size(told.model))
 

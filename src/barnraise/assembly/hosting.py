@@ -33,6 +33,7 @@ from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
 from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
+from barnraise.ledger.checkpoints import StoredFile, describe
 from barnraise.models.exchange.record import Exchange
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
@@ -103,6 +104,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     content = _recorded_manifest(run, plan, dataset, warn)
     manifest, blob = Manifest.decode(content), parts.blob_of(content)
     exchange = plan.exchange(manifest.model, manifest.exchange)
+    _require_parts(exchange, run)
     server = parts.parameter_server(plan, torch.zeros(1), exchange)
     restore(server, found, checkpoints, ledger, warn)
     if dataset.files()[0].sha256 != manifest.dataset.digest:
@@ -126,7 +128,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         secret=secrets.token_bytes(32),
     )
     machine = Controller(settings, found.state, ledger.epoch)
-    blobs = parts.blob_store(dataset, content, server, warn, run.path)
+    blobs = parts.blob_store(dataset, content, server, exchange, warn, run.path)
     evaluator = parts.evaluator_of(plan, manifest.model, exchange, dataset)
     clock = ground.clock(found.time)
     account = AccountKeeper(run, plan.run_file.training.tokens)
@@ -139,7 +141,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         clock=clock,
         warn=warn,
         contributions=contributions,
-        replication=_replication(run, plan, dataset, ledger),
+        replication=_replication(run, plan, dataset, ledger, exchange),
         read_status=account.status,
     )
     resumed = bool(found.state.newest.digest)
@@ -169,6 +171,14 @@ def _require_rows_to_fetch(plan: Plan, dataset: Dataset) -> None:
         )
 
 
+def _require_parts(exchange: Exchange, run: RunDirectory) -> None:
+    """Raise DataError unless the frozen parts are whole in the folder of the dataset."""
+    for part in exchange.name.frozen:
+        path = run.data / part.name
+        if not path.is_file() or describe(path) != StoredFile(part.blob.num_bytes, part.blob.digest):
+            raise DataError(f"{path} is missing or damaged, which holds frozen parameters; put it back from a copy")
+
+
 def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Callable[[str], None]) -> bytes:
     """Return the run's manifest.json, made again when it is lost."""
     path = run.path / MANIFEST
@@ -191,13 +201,14 @@ def _enrolment(run: RunDirectory, plan: Plan, warn: Callable[[str], None]) -> En
     )
 
 
-def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger) -> Replication:
+def _replication(run: RunDirectory, plan: Plan, dataset: Dataset, ledger: Ledger, exchange: Exchange) -> Replication:
     """Return how a standby copies the run.
 
     A run with workers on the controller's machine ends with that: it has none.
     """
     controller = plan.run_file.controller
     data = [(info.name, Blob(info.sha256, info.bytes)) for info in dataset.files()]
+    data += [(part.name, part.blob) for part in exchange.name.frozen]
     originals = Originals(run.path, data, ledger) if not plan.purpose.local else None
     wait, patience = controller.durability == "standby", controller.standby_patience
     return Replication(originals, controller.standby_lease, wait, standby_key(run), patience)

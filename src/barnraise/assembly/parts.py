@@ -37,14 +37,18 @@ def model_config(plan: Plan, dataset: Dataset) -> dict[str, Any]:
     )
 
 
-def initial_model(plan: Plan, model: dict[str, Any]) -> nn.Module:
-    """Return the model that the run starts from: drawn with its seed, or the one that the run file names."""
-    return build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
+def initial_model(plan: Plan, model: dict[str, Any], exchange: Exchange, folder: Path) -> nn.Module:
+    """Return the model that the run starts from: drawn with its seed, or the one that the run file names.
+
+    `folder` has the dataset, and the frozen parts of the exchange.
+    """
+    module = build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
+    return build.prepared(module, exchange, folder)
 
 
-def initial_state(plan: Plan, model: dict[str, Any], exchange: Exchange) -> dict[str, Tensor]:
-    """Return the initial state of the parameter server, in a checkpoint's form."""
-    parameters = exchange.module_exchange().read(initial_model(plan, model))
+def initial_state(plan: Plan, model: dict[str, Any], exchange: Exchange, folder: Path) -> dict[str, Tensor]:
+    """Return the initial state of the parameter server, in a checkpoint's form; `folder` has the dataset."""
+    parameters = exchange.module_exchange().read(initial_model(plan, model, exchange, folder))
     return {f"outer.{name}": tensor for name, tensor in outer_optimizer(plan).state().items()} | {
         "parameters": initial(parameters, exchange)
     }
@@ -95,14 +99,15 @@ def blob_store(
     dataset: Dataset,
     manifest: bytes,
     server: ParameterServer,
+    exchange: Exchange,
     warn: Callable[[str], None] = lambda text: None,
     folder: Path | None = None,
 ) -> BlobStore:
-    """Return the blobs that workers may fetch: manifest, token shards, and the version of `server`.
+    """Return the blobs that workers may fetch: manifest, token shards, frozen parts, and the version of `server`.
 
     `folder` is for snapshots of older ones.
     """
-    blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn, folder)
+    blobs = BlobStore(dataset, blob_of(manifest).digest, manifest, warn, folder, frozen=exchange.name.frozen)
     blobs.publish(server.parameters, server.digest, server.leaves)
     return blobs
 

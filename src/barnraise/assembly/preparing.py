@@ -39,7 +39,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
     exchange = plan.exchange(model)
-    tensors = parts.initial_state(plan, model, exchange)
+    tensors = parts.initial_state(plan, model, exchange, run.data)
     say(f"model: {model['model_type']} with {memory.model_size(model):,} parameters")
     run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, exchange))
     Checkpoints(run.checkpoints).save(

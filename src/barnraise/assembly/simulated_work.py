@@ -120,8 +120,8 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")
         model = parts.model_config(plan, dataset)
-        module = parts.initial_model(plan, model)
         exchange = plan.exchange(model)
+        module = parts.initial_model(plan, model, exchange, dataset.folder)
         manifest = parts.manifest_of(model, dataset, exchange)
         settings = engine_settings(
             plan,
@@ -135,7 +135,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         )
         trainer = make_trainer(module, settings.worker)
         server = parts.parameter_server(plan, initial(trainer.flat.vector, exchange), exchange)
-        blobs = parts.blob_store(dataset, manifest, server)
+        blobs = parts.blob_store(dataset, manifest, server, exchange)
         evaluator = parts.evaluator_of(plan, model, exchange, dataset)
         node_costs = _node_costs(plan, exchange)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}

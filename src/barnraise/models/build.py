@@ -17,6 +17,9 @@ from torch import nn
 from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.config import check
+from barnraise.models.exchange.layout import Layout
+from barnraise.models.exchange.module import trained
+from barnraise.models.exchange.record import Exchange
 from barnraise.models.instantiate import first_line, hugging_face_config, instantiate, trainable
 from barnraise.models.weights import require_safe
 
@@ -39,6 +42,27 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
         module = instantiate(resolved)
     if resolved["model_type"] not in ARCHITECTURES:
         _try(module, resolved)
+    return module
+
+
+def build_exchanged(resolved: Mapping[str, Any], exchange: Exchange, folder: Path) -> nn.Module:
+    """Build the model and prepare it for the exchange, whose frozen parts are files in `folder`.
+
+    Raises ModelError when it cannot be built, or a part is missing.
+    """
+    return prepared(build(resolved), exchange, folder)
+
+
+def prepared(module: nn.Module, exchange: Exchange, folder: Path) -> nn.Module:
+    """Return `module` prepared for the exchange; ModelError unless it trains exactly the leaves of the layout."""
+    module = exchange.module_exchange().prepare(module, exchange.parts(folder))
+    found = Layout.of((name, tuple(parameter.shape)) for name, parameter in trained(module))
+    if found != exchange.layout:
+        odd = sorted({leaf.name for leaf in found.leaves} ^ {leaf.name for leaf in exchange.layout.leaves})
+        raise ModelError(
+            f"the model has other trained parameters than an exchange of the kind '{exchange.name.kind}' lists "
+            f"({', '.join(odd[:3]) or 'in other shapes or another order'}); use one version of transformers everywhere"
+        )
     return module
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from barnraise.core.errors import StorageError
-from barnraise.models.build import build
+from barnraise.models.build import build_exchanged
 from barnraise.models.exchange.record import Exchange
 
 
@@ -20,14 +20,16 @@ def export(
     resolved: Mapping[str, Any],
     exchange: Exchange,
     vector: Tensor,
+    parts: Path,
     tokenizer_files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write config.json, generation_config.json, model.safetensors and the tokenizer's files to `folder`.
 
-    `vector` [exchanged] is a version of the model that `resolved` describes. Other files in the folder stay, but an
+    `vector` [exchanged] is a version of the model that `resolved` describes; the frozen
+    parts are in the folder `parts`. Other files in the folder stay, but an
     older model's weights are removed. Raises StorageError when the folder cannot be written.
     """
-    module = build(resolved)
+    module = build_exchanged(resolved, exchange, parts)
     exchange.module_exchange().enter(module, vector)
     folder = folder.absolute()
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")

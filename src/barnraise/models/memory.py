@@ -20,8 +20,10 @@ import psutil
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
 from barnraise.models.config import lookup
+from barnraise.models.exchange.record import Exchange
 
 FLOAT = 4
+HOST_VECTORS = 6  # of a worker, as long as what travels: replica, start, end, residual, movement, arriving snapshot
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
 FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
@@ -46,10 +48,12 @@ class Memory:
         return self.vectors + self.activations + self.process
 
 
-def rows_alone(resolved: Mapping[str, Any], lengths: Iterable[int], *, inner_states: int) -> dict[int, int]:
+def rows_alone(
+    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: int
+) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row at a time, by the row's length."""
     return {
-        length: worker(resolved, batch_size=1, context=length, inner_states=inner_states).allocated
+        length: worker(resolved, exchange, batch_size=1, context=length, inner_states=inner_states).allocated
         for length in sorted(set(lengths))
     }
 
@@ -84,30 +88,33 @@ def buffer_bytes(resolved: Mapping[str, Any]) -> int:
     return lookup(resolved["model_type"]).buffer_bytes(resolved)
 
 
-def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_states: int = 2) -> Memory:
+def worker(
+    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: int = 2
+) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds parameters, gradients and the optimizer's `inner_states` vectors; replica, start and end of a task,
-    residual, the last movement of versions, an arriving snapshot; and the model's buffers.
+    It holds the model's parameters and buffers; gradients and the optimizer's `inner_states` vectors of those that are
+    trained; and `HOST_VECTORS` of what travels.
     """
-    vectors = 2 + inner_states + 6
+    values = model_size(resolved) + (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
-        vectors * FLOAT * model_size(resolved) + buffer_bytes(resolved),
+        FLOAT * values + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
 
 
-def measuring(resolved: Mapping[str, Any], *, context: int, inner_states: int = 2) -> Memory:
+def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: int = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 
     Nothing is kept for a backward pass, so one layer's activations count.
     """
-    vectors = worker(resolved, batch_size=1, context=context, inner_states=inner_states).vectors
+    vectors = worker(resolved, exchange, batch_size=1, context=context, inner_states=inner_states).vectors
     return Memory(vectors, _forward_bytes(resolved, batch_size=1, context=context))
 
 
 def controller(
     resolved: Mapping[str, Any],
+    exchange: Exchange,
     *,
     payload_bytes: int,
     batch_size: int,
@@ -122,7 +129,8 @@ def controller(
     nodes fetch, take none. `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations
     count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
-    held = (2 + outer_states + 1 + gated) * FLOAT * model_size(resolved) + buffer_bytes(resolved)
+    values = (2 + outer_states) * exchange.exchanged + model_size(resolved) + gated * exchange.trained
+    held = FLOAT * values + buffer_bytes(resolved)
     workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
     if gated:
         workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))

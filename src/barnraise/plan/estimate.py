@@ -44,7 +44,7 @@ LEDGER_BYTES = 1500
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the model and of its transfers."""
+    """The number of the model's parameters, and the bytes of what travels."""
 
     parameters: int
     snapshot_bytes: int
@@ -82,41 +82,44 @@ def estimate(plan: Plan) -> Estimate:
     """Estimate the run's cost; ModelError or DataError when the model cannot be described."""
     run_file, resolved = plan.run_file, described(plan)
     training = run_file.training
-    size = memory.model_size(resolved)
-    contribution, version = payload_bytes(plan.compression, size), payload_bytes(plan.downlink, size)
+    exchange, model_size = plan.exchange(resolved), memory.model_size(resolved)
+    exchanged = exchange.exchanged
+    contribution, version = payload_bytes(plan.compression, exchanged), payload_bytes(plan.downlink, exchanged)
     contributions = math.ceil(training.tokens / plan.task_tokens)
     workers = run_file.workers if plan.purpose.local else []
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
-    snapshot = 4 * size
+    snapshot = memory.FLOAT * exchanged
     growth = contributions * LEDGER_BYTES + (contributions * contribution if run_file.controller.keep_payloads else 0)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
-        sizes=Sizes(size, snapshot, contribution, version),
+        sizes=Sizes(model_size, snapshot, contribution, version),
         contributions=contributions,
         buffer_size=nodes,
         versions=versions,
         bytes_up=contributions * contribution,
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
-        worker_memory_bytes=memory.worker(resolved, **batch, inner_states=inner_states).total,
+        worker_memory_bytes=memory.worker(resolved, exchange, **batch, inner_states=inner_states).total,
         controller_memory_bytes=memory.controller(
             resolved,
+            exchange,
             payload_bytes=OPENED * slots * contribution + 2 * version,
             outer_states=states,
             gated=bool(run_file.trust.loss_gate),
             **batch,
         ).total,
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
-        + (SNAPSHOTS + 1) * snapshot  # those that nodes fetch, and the exported model
-        + _segments(plan, contributions * contribution, 2 * slots * contribution, size)
+        + SNAPSHOTS * snapshot  # those that nodes fetch
+        + memory.FLOAT * model_size  # the exported model
+        + _segments(plan, contributions * contribution, 2 * slots * contribution, exchanged)
         + growth
         + dataset_bytes(run_file)
-        + len(workers) * inner_states * snapshot,
+        + len(workers) * inner_states * memory.FLOAT * exchange.trained,
         disk_growth_bytes=growth,
-        seconds=_seconds(size * 6 * training.tokens, workers),
+        seconds=_seconds(model_size * 6 * training.tokens, workers),
     )
 
 
@@ -161,7 +164,8 @@ def described(plan: Plan) -> dict[str, Any]:
 def row_needs(plan: Plan) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row, by row length; errors as of `described`."""
     moments = INNER.entry(plan.inner.name).declares.moments
-    return memory.rows_alone(described(plan), row_lengths(plan.run_file), inner_states=moments)
+    model = described(plan)
+    return memory.rows_alone(model, plan.exchange(model), row_lengths(plan.run_file), inner_states=moments)
 
 
 def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:

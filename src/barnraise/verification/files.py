@@ -67,24 +67,24 @@ class FilesCheck(Check):
                 self.leave(name, f"it {what}", count=0)
 
     def _dataset(self) -> None:
-        """Check the dataset: the manifest names meta.json by its digest, and that all other files."""
+        """Check the files of the dataset, whose meta.json the manifest names by its digest, and the frozen parts."""
         run = self.subject.run
         path = run.data / META
         try:
-            named = Manifest.decode((run.path / MANIFEST).read_bytes()).dataset.digest
-            if (found := describe(path).sha256) != named:
+            manifest = Manifest.decode((run.path / MANIFEST).read_bytes())
+            if (found := describe(path).sha256) != (named := manifest.dataset.digest):
                 self._wrong(self.subject.name_of(path), expected=f"SHA-256 {named}", found=f"SHA-256 {found}")
-            contents = Meta.read(path).contents()
+            contents = {info.name: StoredFile(info.bytes, info.sha256) for info in Meta.read(path).contents()}
         except WireError as error:
             self._wrong(MANIFEST, expected="a manifest", found=str(error))
             return
         except (DataError, StorageError, OSError) as error:
             self._wrong(self.subject.name_of(path), expected="a dataset's description", found=str(error))
             return
-        for info in contents:
-            file = run.data / info.name
-            expected = StoredFile(info.bytes, info.sha256)
-            self.count("files of the dataset")
+        frozen = {part.name: StoredFile(part.blob.num_bytes, part.blob.digest) for part in manifest.exchange.frozen}
+        for name, expected in (contents | frozen).items():
+            file = run.data / name
+            self.count("frozen parts" if name in frozen else "files of the dataset")
             if not file.is_file() or describe(file) != expected:
                 found = _told(describe(file)) if file.is_file() else "it is missing"
                 self._wrong(self.subject.name_of(file), expected=_told(expected), found=found)

@@ -12,7 +12,7 @@ from barnraise.assembly.exporting import tokenizer_files
 from barnraise.core.errors import BarnraiseError, StorageError
 from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import read
-from barnraise.models.build import build
+from barnraise.models.build import build_exchanged
 from barnraise.models.exchange.record import Exchange
 from barnraise.verification.check import Check
 
@@ -78,7 +78,8 @@ class ModelCheck(Check):
     def _expected(self, checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         told = manifest(self.subject.run)
-        module, exchange = build(told.model), Exchange.of(told.model, told.exchange)
+        exchange = Exchange.of(told.model, told.exchange)
+        module = build_exchanged(told.model, exchange, self.subject.run.data)
         exchange.module_exchange().enter(module, tensors.get("average", tensors["parameters"]))
         return dict(module.state_dict())
 

@@ -147,7 +147,9 @@ class VersionsCheck(Check):
     def _draw(self) -> None:
         """Make version 0 from the run file."""
         try:
-            state = parts.initial_state(self.subject.plan, manifest(self.subject.run).model, self._exchange)
+            state = parts.initial_state(
+                self.subject.plan, manifest(self.subject.run).model, self._exchange, self.subject.run.data
+            )
         except BarnraiseError as error:
             self.leave("version 0", f"the model that the run began with cannot be made again here: {error}")
             return

@@ -26,7 +26,7 @@ from barnraise.controller.work.training import task_of
 from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged
-from barnraise.models.build import build
+from barnraise.models.build import build_exchanged
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.verification.check import Check
 from barnraise.verification.subject import LedgerRow
@@ -197,8 +197,10 @@ class WorkCheck(Check):
     @cached_property
     def _executor(self) -> WorkerExecutor:
         settings = worker_settings(self.subject.plan)
-        trainer = make_trainer(build(manifest(self.subject.run).model), settings)
-        return WorkerExecutor(trainer, Dataset.open(self.subject.run.data), settings)
+        told, data = manifest(self.subject.run), self.subject.run.data
+        exchange = self.subject.plan.exchange(told.model, told.exchange)
+        trainer = make_trainer(build_exchanged(told.model, exchange, data), settings)
+        return WorkerExecutor(trainer, Dataset.open(data), settings)
 
     def end(self) -> None:
         if self._stateful:

@@ -15,11 +15,11 @@ MANIFEST_LIMIT = 1 << 20
 """Largest manifest in bytes: decoding it takes less than a second, in which a process handles no signal."""
 
 
-PartName = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")]
+PartName = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^frozen[A-Za-z0-9_.-]*\Z")]
 
 
 class FrozenPart(msgspec.Struct, frozen=True):
-    """A file of parameters that are not trained, by the name under which it is kept."""
+    """A file of parameters that are not trained, by its name beside those of the dataset."""
 
     name: PartName
     blob: Blob

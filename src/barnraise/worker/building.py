@@ -14,7 +14,7 @@ from barnraise.models.memory import REMEDY
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
-from barnraise.worker.terms import MemoryFit, fit, require_settings
+from barnraise.worker.terms import MemoryFit, exchange_of, fit, require_settings
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,11 +62,12 @@ def build_executor(
     import torch
 
     from barnraise.data.shards import Dataset
-    from barnraise.models.build import build
+    from barnraise.models.build import build_exchanged
 
     torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, which slows arithmetic by 20%
-    trainer = make_trainer(build(manifest.model), settings, options.means, tokens)
+    module = build_exchanged(manifest.model, exchange_of(manifest, settings), options.cache)
+    trainer = make_trainer(module, settings, options.means, tokens)
     return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
 

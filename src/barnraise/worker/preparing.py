@@ -19,7 +19,7 @@ from barnraise.core.processes import limited_memory
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
-from barnraise.models.memory import FLOAT
+from barnraise.models.memory import FLOAT, model_size
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.building import fit_of, restore_moments
@@ -27,7 +27,7 @@ from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
-from barnraise.worker.terms import require_size
+from barnraise.worker.terms import SNAPSHOT_EXTRA, require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
@@ -91,6 +91,12 @@ async def prepare(
     for info in meta.row_files():
         fetcher.cache.place(info.sha256, folder / info.name)
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
+    largest = FLOAT * model_size(manifest.model) + SNAPSHOT_EXTRA
+    for part in manifest.exchange.frozen:
+        require_size(f"frozen part {part.name}", part.blob, largest)
+        fetcher.cache.place(part.blob.digest, folder / part.name)
+        fetcher.limit = max(fetcher.limit, part.blob.num_bytes)
+        await shell.get(part.blob)
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from barnraise.core.errors import RunFailedError
+from barnraise.core.errors import OptionError, RunFailedError, UnknownNameError
 from barnraise.core.types import Blob
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.catalog import INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
@@ -20,10 +21,6 @@ from barnraise.worker.limits import LEAST_BYTES, Limits
 
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.01, 1e6
 """Seconds between heartbeats, or of a lease, that a worker accepts."""
-
-HOST_VECTORS = 6
-"""Vectors of the model's size in main memory for any device: see `models.memory.worker`."""
-
 
 SNAPSHOT_EXTRA = 4096
 """Bytes of a snapshot beside its parameters, at most."""
@@ -63,6 +60,21 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
 
+def exchange_of(manifest: Manifest, settings: WorkerSettings) -> Exchange:
+    """Return what travels in a run; RunFailedError when this worker does not know its kind, or counts it otherwise."""
+    try:
+        exchange = Exchange.of(manifest.model, manifest.exchange, moments=settings.shares)
+    except (UnknownNameError, OptionError) as error:
+        raise RunFailedError(
+            f"the controller exchanges what this worker cannot train ({error}); install the version of the controller"
+        ) from None
+    if exchange.trained != manifest.trained:
+        raise RunFailedError(
+            f"the controller's manifest speaks of {manifest.trained} parameters, but its model has {exchange.trained}"
+        )
+    return exchange
+
+
 @dataclass(frozen=True)
 class MemoryFit:
     """The part of a run that fits into a worker's memory.
@@ -91,27 +103,23 @@ def fit(
     trained parameters are in its memory, which reports itself when it is too small.
     """
     config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
-    size = memory.model_size(manifest.model)
-    if size != manifest.trained:
-        raise RunFailedError(
-            f"the controller's manifest speaks of {manifest.trained} parameters, but its model has {size}"
-        )
+    exchange = exchange_of(manifest, settings)
     lengths = tuple(meta.row_length(info) for info in meta.row_files())
-    snapshot = memory.FLOAT * size * (2 if settings.shares else 1) + SNAPSHOT_EXTRA
+    snapshot = memory.FLOAT * exchange.exchanged + SNAPSHOT_EXTRA
     if device != "cpu":
-        vectors = HOST_VECTORS * memory.FLOAT * size
+        vectors = memory.HOST_VECTORS * memory.FLOAT * exchange.exchanged
         memory.require(vectors, available, "this run's vectors", instead)
         return MemoryFit(None, _limits(available - vectors, snapshot, meta, lengths))
     moments, batch_size = INNER.entry(settings.inner.optimizer).declares.moments, settings.inner.batch_size
     tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first
-        row = memory.worker(manifest.model, batch_size=1, context=length, inner_states=moments)
+        row = memory.worker(manifest.model, exchange, batch_size=1, context=length, inner_states=moments)
         if not tokens:
             memory.require(row.allocated, available, "this run's model and one row of its batches", instead)
         if rows := min(batch_size, (available - row.vectors) // row.activations):
             longest, used = length, max(used, row.vectors + rows * row.activations)
             tokens = max(tokens, rows * length)
-    measured = memory.measuring(manifest.model, context=meta.context, inner_states=moments)
+    measured = memory.measuring(manifest.model, exchange, context=meta.context, inner_states=moments)
     return MemoryFit(
         tokens,
         msgspec.structs.replace(

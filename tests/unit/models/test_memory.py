@@ -68,17 +68,20 @@ def test_more_of_anything_needs_more() -> None:
     resolved = resolve("gpt_neo")
 
     def worker(**change: Any) -> int:
-        return memory.worker(resolved, **({"batch_size": 2, "context": 32} | change)).total
+        return memory.worker(resolved, Exchange.of(resolved), **({"batch_size": 2, "context": 32} | change)).total
 
     assert worker() < worker(batch_size=4) < worker(batch_size=4, context=64)
     assert worker(inner_states=1) < worker(inner_states=2)
-    few, many = (memory.controller(resolved, payload_bytes=k, batch_size=2, context=32).total for k in (2000, 8000))
+    few, many = (
+        memory.controller(resolved, Exchange.of(resolved), payload_bytes=k, batch_size=2, context=32).total
+        for k in (2000, 8000)
+    )
     assert many - few == 6000
 
 
 def test_a_model_too_large_is_refused_with_both_numbers() -> None:
     resolved = describe({"architecture": "llama"}, 32_000, 2048)
-    needed = memory.worker(resolved, batch_size=1, context=2048).total
+    needed = memory.worker(resolved, Exchange.of(resolved), batch_size=1, context=2048).total
     memory.require(2**30, 2**30, "a worker")
     with pytest.raises(ModelError, match=r"2 local workers need about \d\d\d GB of memory, but 17\.2 GB"):
         memory.require(2 * needed, 16 * 2**30, "2 local workers")

@@ -21,7 +21,7 @@ from barnraise.worker.lending import LendingTerms, terms_of
 from barnraise.worker.limits import LEAST_BYTES
 from barnraise.worker.options import Means
 from barnraise.worker.profile import machine_profile
-from barnraise.worker.terms import HOST_VECTORS, SNAPSHOT_EXTRA, fit
+from barnraise.worker.terms import SNAPSHOT_EXTRA, fit
 
 from ...state_machine.engine import Engine, contribution, engine_settings, told
 
@@ -93,11 +93,15 @@ def test_what_cannot_be_read_is_named_with_a_remedy(given: dict[str, object], wo
         terms_of(**given)  # type: ignore[arg-type]
 
 
+def manifest_of(model: dict[str, Any]) -> Manifest:
+    return Manifest(model, Blob("0" * 64, 1), memory.model_size(model))
+
+
 def test_as_many_rows_at_once_as_fit_into_memory() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
-    row = memory.worker(model, batch_size=1, context=16)
+    manifest = manifest_of(model)
+    row = memory.worker(model, Exchange.of(model), batch_size=1, context=16)
 
     def tokens(rows: float) -> int | None:
         return fit(manifest, data(16), settings_of(), int(row.vectors + rows * row.activations), "cpu").tokens
@@ -111,9 +115,9 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
     """Shorter ones, where the data has rows of several lengths."""
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 64)
-    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
+    manifest = manifest_of(model)
     meta = data(16, 64)
-    short, long = (memory.worker(model, batch_size=1, context=length) for length in (16, 64))
+    short, long = (memory.worker(model, Exchange.of(model), batch_size=1, context=length) for length in (16, 64))
     assert short.allocated < long.allocated
     whole = long.vectors + 8 * long.activations
     for room, tokens, longest in ((short.allocated, 16, 16), (long.allocated, 64, 64), (whole, 512, 64)):
@@ -126,12 +130,12 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
 def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    size, row = memory.model_size(model), memory.worker(model, batch_size=1, context=16)
-    manifest, spare = SimpleNamespace(model=model, trained=size), 1 << 30
+    size, row = memory.model_size(model), memory.worker(model, Exchange.of(model), batch_size=1, context=16)
+    manifest, spare = manifest_of(model), 1 << 30
     whole = row.vectors + 8 * row.activations
     wide, narrow, cuda = (
         fit(manifest, data(16), settings_of(), room, device).limits  # type: ignore[arg-type]
-        for room, device in ((whole + spare, "cpu"), (whole, "cpu"), (HOST_VECTORS * 4 * size + spare, "cuda"))
+        for room, device in ((whole + spare, "cpu"), (whole, "cpu"), (memory.HOST_VECTORS * 4 * size + spare, "cuda"))
     )
     assert wide.fetched == cuda.fetched == 4 * size + SNAPSHOT_EXTRA + (spare - 320) / 2
     assert wide.batches == (spare - 320) / 2, "less the largest file"
@@ -141,7 +145,7 @@ def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
 def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
+    manifest = manifest_of(model)
     meta, settings = data(16), settings_of()
     options: Any = SimpleNamespace(means=Means(max_memory="1MiB"))
     with pytest.raises(ModelError, match=r"but 1\.0 MB are available; lend more of it \(--max-memory\), or join with"):

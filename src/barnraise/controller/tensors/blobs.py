@@ -1,4 +1,4 @@
-"""The blobs that workers may fetch: manifest, dataset files, deltas of recent versions, snapshots of newer ones."""
+"""The blobs that workers may fetch: manifest, files of dataset and frozen parts, recent deltas and snapshots."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.version_bytes import LiveBytes, SnapshotBytes, VersionBytes
 from barnraise.core.errors import StorageError
 from barnraise.data.shards import Dataset
+from barnraise.wire.manifest import FrozenPart
 
 RECENT_VERSIONS = 4
 """Snapshots that can be fetched although no task has named them yet, where they are small."""
@@ -47,11 +48,14 @@ class BlobStore:
         manifest: bytes,
         warn: Callable[[str], None] = lambda text: None,
         folder: Path | None = None,
+        *,
+        frozen: Iterable[FrozenPart] = (),
     ) -> None:
         self._warn, self._folder = warn, folder
         self._unreadable: set[Path] = set()
         self._fixed: dict[str, bytes] = {manifest_digest: manifest}
         self._files = {info.sha256: (dataset.folder / info.name, info.bytes) for info in dataset.files()}
+        self._files |= {part.blob.digest: (dataset.folder / part.name, part.blob.num_bytes) for part in frozen}
         self._deltas: dict[str, VersionBytes] = {}
         self._lock = threading.Lock()
         self._newest: tuple[str, LiveBytes] | None = None  # None while the next version is being made

@@ -36,10 +36,11 @@ class Evaluator:
     def build(self) -> None:
         """Build the model, if that is not done yet."""
         if self._flat is None:
-            from barnraise.models.build import build
+            from barnraise.models.build import build_exchanged
             from barnraise.models.flat import FlatParameters
 
-            self._flat = FlatParameters(build(self.model))
+            module = build_exchanged(self.model, self.exchange, self.dataset.folder)
+            self._flat = FlatParameters(module)
 
     def model_of(self, parameters: Tensor) -> Any:
         """Return a module in evaluation mode that has these parameters, a version's first, until the next call."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnraise.core.ranges import CHUNK
@@ -78,6 +79,10 @@ class Exchange:
         if self.moments is not None:
             for leaf, moments in zip(self.layout.leaves, self.moments.leaves, strict=True):
                 yield leaf.place, sides(leaf), moments.place
+
+    def parts(self, folder: Path) -> dict[str, Path]:
+        """Return the files of the frozen parts in `folder`, by name."""
+        return {part.name: folder / part.name for part in self.name.frozen}
 
     def module_exchange(self) -> ModuleExchange:
         """Import and return the kind's torch side."""
