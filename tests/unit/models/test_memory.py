@@ -13,6 +13,7 @@ from barnraise.models import memory
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 
 torch.set_num_threads(1)
 VOCAB, CONTEXT, ROWS = 64, 32, 2

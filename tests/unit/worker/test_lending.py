@@ -11,10 +11,12 @@ from msgspec import UNSET
 
 from barnraise.controller.fleet.membership import Membership
 from barnraise.core.errors import InputError, ModelError
-from barnraise.core.types import KINDS
+from barnraise.core.types import KINDS, Blob
 from barnraise.data.meta import FileInfo, Format, Meta
 from barnraise.models import config, memory
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.catalog import INNER
+from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.building import build_executor
 from barnraise.worker.lending import LendingTerms, terms_of
