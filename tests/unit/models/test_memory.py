@@ -59,8 +59,8 @@ def test_gpt2_small_has_the_published_size() -> None:
 def test_buffers_count() -> None:
     """gpt_neo keeps a mask of all pairs of positions in each layer."""
     few, many = (
-        memory.worker(resolve("gpt_neo", max_position_embeddings=positions), batch_size=1, context=32).vectors
-        for positions in (1024, 65_536)
+        memory.worker(resolved, Exchange.of(resolved), batch_size=1, context=32).vectors
+        for resolved in (resolve("gpt_neo", max_position_embeddings=positions) for positions in (1024, 65_536))
     )
     assert many - few > 2 * (65_536**2 - 1024**2)
 
