@@ -207,7 +207,7 @@ class Welcome(Message, frozen=True, tag=True):
     node: NodeId
     greeting: Count
     settings: WorkerSettings
-    manifest: Blob  # JSON: model configuration, flat layout, dataset files with digests
+    manifest: Blob  # JSON: `wire.manifest.Manifest`
     heartbeat: Seconds
     lease: Seconds
     forget: AssignmentIds = ()  # assignments that other nodes have now: drop them
