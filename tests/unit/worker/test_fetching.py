@@ -134,7 +134,7 @@ def snapshot(num_leaves: int) -> tuple[Blob, bytes]:
 
 
 def serve(fetcher: Fetcher, served: bytes, spoil: Callable[[int], bool]) -> list[tuple[float, int, int]]:
-    """Answer each request of the fetcher, with a wrong byte where `spoil` is true of the offset; return the requests."""
+    """Answer the fetcher, with a wrong byte where `spoil` is true of the offset; return (time, offset, size)."""
     now, asked = 0.0, list[tuple[float, int, int]]()
     while now < math.inf:
         while requests := fetcher.requests(now):
