@@ -40,8 +40,11 @@ class NodeCosts:
 
     def begin(self, task: AnyTask) -> float:
         """Return the cost of the deltas that a task undoes: a copy of the replica, and each delta subtracted."""
-        taken = (PASS * self.num_parameters + self._decode(update) for update in task.undoes)
-        return sum(taken, PASS * self.num_parameters if task.undoes else 0.0)
+        undoes = task.undoes
+        if not undoes:
+            return 0.0
+        taken = (PASS * self.num_parameters + self._decode(update) for update in undoes)
+        return sum(taken, PASS * self.num_parameters)
 
     def apply(self, news: News) -> float:
         """Return the cost of another version: each update decoded and added, and the replica hashed after it."""

@@ -159,11 +159,12 @@ class Learned(msgspec.Struct):
         Where most of its time is for its bytes, it measures the link, once the pace is known.
         """
         free, self.free = self.free, done - times.send
-        waited = done - times.send - max(given, free) - self.compute(sort, work)
         waits = times.waits(given, free)
         if len(self.newest) < FEW or waits <= MOSTLY * (waits + times.compute):
             self.finished(sort, work, times.computed(given, free, done), early=free - given)
-        elif times.fetch > 0.0 and math.isfinite(waits) and 0.0 < waited < math.inf:
+            return
+        waited = done - times.send - max(given, free) - self.compute(sort, work)
+        if times.fetch > 0.0 and math.isfinite(waits) and 0.0 < waited < math.inf:
             ratio = (waited + times.fetch - waits) / times.fetch
             known = middle(self.fetched) if self.fetched else 0.0
             self.fetched = [*self.fetched[1 - REMEMBERED :], known + math.log(min(max(ratio, 1 / MOST_OFF), MOST_OFF))]
@@ -223,8 +224,11 @@ def middle(values: Sequence[float]) -> float:
     >>> middle([1.0]), middle([1.0, 2.0]), middle([1.0, 2.0, 90.0]), middle([0.0, 1.0, 3.0, 90.0])
     (1.0, 1.5, 2.0, 2.0)
     """
-    out = max(len(values) // 4, int(len(values) > 2))
-    kept = sorted(values)[out : len(values) - out]
+    count = len(values)
+    if count == 1:
+        return values[0]
+    out = (count // 4 or 1) if count > 2 else 0
+    kept = sorted(values)[out : count - out]
     return math.fsum(kept) / len(kept)
 
 

@@ -70,13 +70,14 @@ class Speeds(Part):
 
     def refresh(self) -> None:
         """Compute the figures again, after news of a quarter of the living, or when a task's time has passed."""
-        if self.at >= 0 and self.now < self.stale_at and self.news - self.at < max(1, self.state.num_live // 4):
+        now, state = self.context.now, self.state
+        if self.at >= 0 and now < self.stale_at and self.news - self.at < (state.num_live // 4 or 1):
             return
         self.at, self.count = self.news, self.count + 1
-        living = [node for node in self.state.nodes.values() if node.live]
+        living = [node for node in state.nodes.values() if node.live]
         seen = [node for node in living if node.speed.rate > 0.0]
         self.turnaround = median((node.owner, node.speed.turnaround) for node in seen)
-        self.stale_at = self.now + max(LEAST_PATIENCE / 2, self.turnaround)
+        self.stale_at = now + max(LEAST_PATIENCE / 2, self.turnaround)
         told = [(node.owner, node.speed.rate or node.session.profile.tokens_per_second) for node in living]
         self.middle = _middle(told)
         rates = [node.speed.rate for node in seen]
@@ -132,11 +133,12 @@ class Speeds(Part):
         divides by all peers for the same reason, not by those that contributed). No less than LEAST_SHARE of the share
         by number: others' claims take no more from it.
         """
-        if self.num_working <= 1:
+        num_working = self.num_working
+        if num_working <= 1:
             return 1.0
         own = self.usable(node)
         if alike or own <= 0.0 or self.total <= 0.0:
-            return 1.0 / self.num_working
+            return 1.0 / num_working
         least = LEAST_SHARE / len(self.counted) if self.counted else 0.0
         return max(own / max(own, self.total), least)
 
@@ -151,10 +153,10 @@ class Speeds(Part):
             return True
         if self.backoff.held(node.id):
             return False
-        works = self.state.works
-        since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)
-        usual = node.speed.turnaround if node.speed.rate > 0.0 else max(self.turnaround, self.period(node))
-        return self.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
+        works, speed = self.state.works, node.speed
+        since = works[node.open[0]].time if node.open else max(node.session.joined, speed.verdict_time)
+        usual = speed.turnaround if speed.rate > 0.0 else max(self.turnaround, self.period(node))
+        return self.context.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {NodeChanged: self._changed, Judged: self._judged}

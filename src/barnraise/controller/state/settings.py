@@ -108,8 +108,8 @@ class TaskSettings:
 
     def memory_for(self, rows: Iterable[RowRange]) -> int:
         """Return the bytes that a worker needs to train on these rows, one at a time; 0 for rows of no shard."""
-        shards = (some.shard for some in rows if some.shard < self.rows.num_shards)
-        return max((self.needs.memory.get(self.rows.lengths[shard], 0) for shard in shards), default=0)
+        needs, lengths = self.needs.memory, self.rows.lengths
+        return max([needs.get(lengths[some.shard], 0) for some in rows if some.shard < len(lengths)], default=0)
 
     @property
     def tokens(self) -> int:

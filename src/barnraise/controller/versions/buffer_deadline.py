@@ -56,13 +56,14 @@ class BufferDeadline(Part):
             return max(((self.arrivals.expected(work).late, work.assignment) for work in here), default=(math.inf, 0))
         first: dict[str, Work] = {}
         for work in state.works.values():
-            if work.task.trains and work.node not in state.buffer.slots:
-                first.setdefault(work.node, work)
+            if work.node not in state.buffer.slots and work.node not in first and work.task.trains:
+                first[work.node] = work
         lacks = state.buffer.size - len(state.buffer.slots)
         if not 0 < lacks <= len(first):
             return math.inf, 0
         expected = sorted((self.arrivals.expected(work).late, work.assignment) for work in first.values())
-        in_time = [each for each in expected if each[0] > self.now]
+        now = self.now
+        in_time = [each for each in expected if each[0] > now]
         return in_time[min(lacks, len(in_time)) - 1] if in_time else expected[-1]
 
     def _is_here(self) -> bool:
