@@ -102,8 +102,8 @@ class Speeds(Part):
 
     def usable(self, node: NodeState) -> float:
         """Return the same, limited in its effect on others."""
-        rate = self.estimate(node)
-        return min(rate, SPREAD * self.median) if self.median else rate
+        rate, most = self.estimate(node), SPREAD * self.median
+        return most if 0.0 < most < rate else rate
 
     def relative(self, node: NodeState) -> float:
         """Return the node's rate over the median (1 while unknown)."""
@@ -123,7 +123,10 @@ class Speeds(Part):
         if rate > 0.0:
             return rate
         claim = node.session.profile.tokens_per_second
-        return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
+        if not claim > 0.0:
+            return 0.0
+        believed = claim if claim > self.lowest else self.lowest
+        return believed if believed < self.highest else self.highest
 
     def participation(self, node: NodeState, alike: bool = False) -> float:
         """Return the node's share of the living's work: the weight of one of its contributions.
@@ -140,7 +143,8 @@ class Speeds(Part):
         if alike or own <= 0.0 or self.total <= 0.0:
             return 1.0 / num_working
         least = LEAST_SHARE / len(self.counted) if self.counted else 0.0
-        return max(own / max(own, self.total), least)
+        share = own / self.total if own < self.total else 1.0
+        return share if share > least else least
 
     @property
     def num_working(self) -> int:
