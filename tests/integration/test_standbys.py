@@ -36,8 +36,7 @@ from barnraise.transport.seals import sealed
 from barnraise.trust.roles import STANDBY, WORKER
 from barnraise.verification import verify
 from barnraise.wire import encode
-from barnraise.wire.following import CopiedFile, Copy, Follow
-from barnraise.wire.frames import decode_from_standby, decode_to_standby
+from barnraise.wire.following import CopiedFile, Copy, Follow, decode_from_standby, decode_to_standby
 from barnraise.wire.messages import (
     CHUNK_BYTES,
     EVERYTHING,

@@ -11,17 +11,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .catalog import CATALOG, beside_overview, falls_back, guaranteed, minimum, require, resolve, withstood
+from .catalog import (
+    CATALOG,
+    Inputs,
+    beside_overview,
+    falls_back,
+    guaranteed,
+    inputs,
+    minimum,
+    require,
+    resolve,
+    withstood,
+)
 
 if TYPE_CHECKING:
     from .base import Rule
 
 __all__ = [
     "CATALOG",
+    "Inputs",
     "beside_overview",
     "create",
     "falls_back",
     "guaranteed",
+    "inputs",
     "minimum",
     "names",
     "require",

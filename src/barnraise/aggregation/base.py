@@ -26,7 +26,7 @@ from torch import Tensor
 from barnraise.core.errors import InputError
 from barnraise.core.threads import Crew, spans
 
-from .catalog import CATALOG, require_members
+from .catalog import CATALOG, Inputs, inputs, require_members
 from .context import Context
 from .gram import Read, columns, gram_matrix, one_thread
 from .shares import Member, fewest
@@ -68,6 +68,11 @@ class Rule:
     def weighted(self) -> bool:
         """Return whether the rule uses the weights given to it."""
         return bool(self.entry.declares.weighted)
+
+    @property
+    def needs(self) -> Inputs:
+        """Return whether the rule needs the updates as rows, or can work from their weighted sum."""
+        return inputs(self.parts)
 
     @property
     def keeps(self) -> tuple[str, ...]:

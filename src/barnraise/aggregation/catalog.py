@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from barnraise.core.errors import OptionError, nearest
 from barnraise.core.registry import Catalog, Entry, Option
@@ -12,6 +12,9 @@ from barnraise.core.registry import Catalog, Entry, Option
 from .limits import trim_limit, trim_minimum, trimmed_per_side
 from .order import in_order
 from .shares import Member, counted, fewest, given, needs, shares_of
+
+Inputs: TypeAlias = Literal["rows", "sum"]
+"""The form in which a rule needs updates: each as a row of its own, or their weighted sum."""
 
 
 def _given_f(options: Mapping[str, Any], num_updates: int) -> int | None:
@@ -47,8 +50,9 @@ class Traits:
     `limit(options)`: that minimum as a formula in words. `withstands(options, n)`: how many attackers among n updates
     its guarantee holds with, if it has such a number. `others`: other minima, the one that it can be computed from and
     the original overview's. These five get whole numbers for options that were given as a share (`Option.share`).
-    `individual`: reads single updates, so it cannot run over masked sums. `linear`: the aggregate is a fixed weighted
-    sum, whatever the updates. `weighted`: uses the weights it is given; other rules count each update alike.
+    `needs`: "sum" where the weighted sum of the updates and the sum of their weights are enough, "rows" where the rule
+    reads each update; a "sum" rule is `weighted`. `linear`: the aggregate is a fixed weighted sum, whatever the
+    updates. `weighted`: uses the weights it is given; other rules count each update alike.
     `coordinatewise`: trims or selects each coordinate by itself; on top-k updates, whose supports are disjoint, that
     trims to zero unless a pre-aggregation `mixes` them first. `prepares`: gives updates for updates, so it only goes in
     front of a rule: n for n, or as many as `merges(options, n)` says, where it has that. Merged ones are no single
@@ -59,7 +63,7 @@ class Traits:
 
     minimum: Callable[[Mapping[str, Any]], int]
     limit: Callable[[Mapping[str, Any]], str]
-    individual: bool = True
+    needs: Inputs = "rows"
     linear: bool = False
     weighted: bool = False
     coordinatewise: bool = False
@@ -103,6 +107,15 @@ def resolve(names: str | Sequence[str], options: Mapping[str, Any], *, unguarant
         given = {key: value for key, value in options.items() if key in own}
         resolved.append((_computed(entry) if unguaranteed else entry, entry.resolve(CATALOG.family, given)))
     return resolved
+
+
+def inputs(members: Sequence[Member]) -> Inputs:
+    """Return what a rule or chain needs: a sum only where that is enough for every member.
+
+    >>> inputs(resolve("mean", {})), inputs(resolve(["clip_median", "mean"], {}))
+    ('sum', 'rows')
+    """
+    return "sum" if all(entry.declares.needs == "sum" for entry, _ in members) else "rows"
 
 
 def falls_back(members: Sequence[Member], fallback: str) -> int:
@@ -233,7 +246,7 @@ CATALOG = Catalog(
             "mean",
             "barnraise.aggregation.mean:Mean",
             "the weighted mean; one attacker moves it anywhere",
-            declares=Traits(lambda _: 1, lambda _: "n >= 1", individual=False, linear=True, weighted=True),
+            declares=Traits(lambda _: 1, lambda _: "n >= 1", needs="sum", linear=True, weighted=True),
         ),
         Entry(
             "median",

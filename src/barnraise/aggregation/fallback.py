@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from . import chain
 from .base import Rule
-from .catalog import falls_back, resolve
+from .catalog import Inputs, falls_back, inputs, resolve
 from .shares import Member
 
 
@@ -37,6 +37,10 @@ class WithFallback(Rule):
     @property
     def parts(self) -> Sequence[Member]:
         return self.fallback.parts  # the needs of both
+
+    @property
+    def needs(self) -> Inputs:
+        return inputs([*self.rule.parts, *self.fallback.parts])
 
     @property
     def weighted(self) -> bool:

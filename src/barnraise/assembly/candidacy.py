@@ -122,7 +122,7 @@ class Candidacy:
         node = self._keys.get(peer.key)
         if node is None:
             return
-        message, _ = decode_from_worker(frames, enrolled=True)
+        message, _ = decode_from_worker(frames)
         if not isinstance(message, Hello):
             now = time.monotonic()
             if now - self._asked.get(node, 0.0) >= ASK:

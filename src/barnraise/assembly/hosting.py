@@ -22,9 +22,8 @@ from barnraise.config.changes import changes, kept
 from barnraise.config.load import load
 from barnraise.controller.machine import RESUME_GRACE, Controller
 from barnraise.controller.shell.enrolment import Enrolment
-from barnraise.controller.shell.originals import Originals
+from barnraise.controller.shell.originals import Originals, Replication
 from barnraise.controller.shell.server import Server
-from barnraise.controller.shell.standbys import Replication
 from barnraise.controller.state.actions import Action, Journal
 from barnraise.controller.tensors.recovery import replay, restore
 from barnraise.core.errors import DataError, WireError

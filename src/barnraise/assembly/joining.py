@@ -50,14 +50,14 @@ async def join(
     """
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
-    from barnraise.trust.roles import HELPER, WORKER, wrong_invite
+    from barnraise.trust.roles import WORKER, joins, wrong_invite
     from barnraise.wire.messages import TAKEN
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
     from barnraise.worker.options import Means, WorkerOptions
 
     ticket = Invite.parse(invite, time.time())
-    if ticket.role not in (WORKER, HELPER):
+    if not joins(ticket.role):
         raise InviteError(wrong_invite(ticket.role, WORKER))
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):

@@ -19,9 +19,9 @@ from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.base import Connection
 from barnraise.transport.fallback import connection_for
 from barnraise.trust.roles import OBSERVER, wrong_invite
-from barnraise.wire.frames import decode_to_observer, encode
+from barnraise.wire.frames import encode
 from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Stop
-from barnraise.wire.observing import Observe, Observed
+from barnraise.wire.observing import Observe, Observed, decode_to_observer
 
 INTERVAL, PATIENCE = 3.0, 60.0
 """Seconds after which the question is asked again, and after which it fails."""

@@ -85,7 +85,7 @@ def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
         num_parameters,
         plan.compression.name,
         plan.downlink.name,
-        robust=plan.aggregation.individual,
+        robust=plan.aggregation.needs == "rows",
         evaluation_tokens=plan.run_file.evaluation.rows * longest_row(plan.run_file),
         row_tokens=longest_row(plan.run_file),
         threads=controller.threads,

@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.trust.roles import ROLES, STANDBY, WORKER, require_role
+
+_ROLES = "; ".join(f"{role.name}: {role.summary} ({role.command})" for role in ROLES.values())
 
 
 def invite(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
-    role: Annotated[str, typer.Option(help="What it is for: worker, helper, standby or observer.")] = "worker",
+    role: Annotated[str, typer.Option(help=f"What it is for. {_ROLES}.")] = WORKER,
     uses: Annotated[int, typer.Option(help="How many machines it lets in.", min=1)] = 1,
     expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good for, as 90min, 36h or 2d.")] = "",
     hours: Annotated[float, typer.Option(help="The same in hours.", min=0.01)] = 24.0,
@@ -21,14 +24,12 @@ def invite(
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once.
 
-    A worker trains; a helper measures losses and repeats others' work, but trains nothing; an observer reads how the
-    run stands (`barnraise status INVITE`); a standby copies the run, to take over (`barnraise standby INVITE`). One for
-    a standby gives all that the run has, its secret keys too: give it only to people whom you would let run it.
+    An invite for a standby gives all that the run has, its secret keys too: give it only to people whom you would let
+    run it.
     """
     from barnraise.assembly.invites import another_invite
     from barnraise.core.units import seconds_of
     from barnraise.ledger import RunDirectory
-    from barnraise.trust.roles import STANDBY, require_role
 
     role = STANDBY if standby else require_role(role)
     hours = seconds_of(expires, "--expires") / 3600.0 if expires else hours

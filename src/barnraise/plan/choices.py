@@ -64,10 +64,10 @@ class Aggregation:
 
     `aggregation.create(names, **options)` builds it. `minimum_nodes`: distinct nodes below which a version must not be
     made; `limit`: that minimum as a formula. `sound_nodes`: the least number with a guarantee, so where they live a
-    version is made of no fewer. `individual`: reads single contributions. `coordinatewise`: trims each coordinate by
-    itself, with nothing in front that mixes the contributions first. `keeps`: the vectors that it keeps, as the catalog
-    declares them. `unguaranteed`: it needs no more than it can be computed from. `fallback`: the rule for fewer nodes
-    than it needs.
+    version is made of no fewer. `needs`: each contribution ("rows"), or their weighted sum alone
+    ("sum"). `coordinatewise`: trims each coordinate by itself, with nothing in front that mixes the contributions
+    first. `keeps`: the vectors that it keeps, as the catalog declares them. `unguaranteed`: it needs no more than it
+    can be computed from. `fallback`: the rule for fewer nodes than it needs.
     """
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Aggregation:
     known_options: frozenset[str]
     minimum_nodes: int
     limit: str
-    individual: bool
+    needs: aggregation.Inputs
     coordinatewise: bool
     keeps: tuple[str, ...]
     sound_nodes: int
@@ -242,7 +242,7 @@ def aggregation_of(section: AggregationSection, trust: TrustSection) -> Aggregat
         known_options=known,
         minimum_nodes=strictest,
         limit=limit,
-        individual=any(entry.declares.individual for entry, _ in members),
+        needs=aggregation.inputs(members if fallback is None else [*members, *aggregation.resolve(fallback, {})]),
         coordinatewise=last.coordinatewise and not any(entry.declares.mixes for entry, _ in members),
         keeps=tuple(name for entry, _ in members for name in entry.declares.keeps),
         sound_nodes=aggregation.minimum(names, options),

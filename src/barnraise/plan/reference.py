@@ -126,7 +126,8 @@ def _rule(entry: Entry) -> str:
     kept = [f"keeps a vector ({name})" for name in entry.declares.keeps]
     fewer, merged = entry.declares.others.computable, ["merges"] if entry.declares.merges else []
     bare = [f"{fewer.formula} without its guarantee"] if fewer else []
-    return ", ".join([f"{limit} nodes", *bare, *_declared(entry), *merged, *kept])
+    summed = ["needs a sum alone"] if entry.declares.needs == "sum" else []
+    return ", ".join([f"{limit} nodes", *bare, *summed, *_declared(entry), *merged, *kept])
 
 
 def _outer(entry: Entry) -> str:

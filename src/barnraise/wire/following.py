@@ -14,12 +14,24 @@ The standby requests everything, and so decides how much is on its way; a `Copy`
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
-from barnraise.core.types import Blob, Count, Digest, NodeId, Seconds, Text
-from barnraise.wire.messages import Chunk, Fetch, Gone, Hex32, Message, Name, Stop, Term
+from barnraise.core.types import Blob, Count, Digest, Seconds, Text
+from barnraise.wire.frames import Decode, decoder
+from barnraise.wire.messages import (
+    ENROL_LIMIT,
+    HEADER_LIMIT,
+    Chunk,
+    Fetch,
+    Gone,
+    Greeting,
+    Message,
+    Raw,
+    Stop,
+    Term,
+)
 
 MOST_FILES = 4096
 """Files of a run that a standby accepts, at most."""
@@ -31,18 +43,13 @@ Value: TypeAlias = int | float | str | None
 CopiedRow: TypeAlias = tuple[Value, ...]
 
 
-class Follow(Message, frozen=True, tag=True):
-    """Asks to follow a run, proven like an `Enrol`.
+class Follow(Greeting, frozen=True, tag=True):
+    """Asks to follow a run.
 
     `uri` is where workers will find this standby, `after` and `tail` the last row of its copy and a digest of it. Sent
     by a controller that has taken over, its `term` ends the term before.
     """
 
-    protocol: Count
-    token: Name
-    name: NodeId
-    nonce: Hex32
-    proof: Hex32
     uri: Text
     term: Term = Term()
     after: Count = 0
@@ -70,6 +77,7 @@ class Copy(Message, frozen=True, tag=True):
 class Rows(Message, frozen=True, tag=True):
     """Carries the rows from `after` on, in the raw frame (`encode_rows`); `newest` is the controller's last row."""
 
+    raw: ClassVar[Raw] = Raw.ALWAYS
     after: Count
     newest: Count
 
@@ -81,7 +89,9 @@ class Survey(Message, frozen=True, tag=True):
 class CopiedFile(msgspec.Struct, frozen=True):
     """A file of a run directory, by its path there."""
 
-    path: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,3}\Z")]
+    path: Annotated[
+        str, msgspec.Meta(max_length=1024, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,3}\Z")
+    ]
     blob: Blob
 
 
@@ -93,6 +103,9 @@ class Inventory(Message, frozen=True, tag=True):
 
 FromStandby = Follow | Copy | Survey | Fetch
 ToStandby = Followed | Rows | Inventory | Chunk | Gone | Stop
+
+decode_from_standby: Decode[FromStandby] = decoder(FromStandby, ENROL_LIMIT)
+decode_to_standby: Decode[ToStandby] = decoder(ToStandby, HEADER_LIMIT)
 
 _rows = msgspec.msgpack.Decoder(tuple[CopiedRow, ...])
 _encoder = msgspec.msgpack.Encoder()

@@ -1,10 +1,9 @@
 """Messages as frames: a MessagePack header, and for some messages a frame of raw bytes.
 
-`PayloadChunk` and `Chunk` always have raw bytes, `Offer`, `Assign` and `Newer` may have. All input is treated as
-hostile. The number of frames and their sizes are checked before a byte is decoded; the schema of `messages` bounds
-every list, map, text and number while it is decoded, and unknown keys are skipped without building them, so that a
-header costs a small multiple of its size at the most. Any defect raises WireError, with the defect and the limit; no
-other exception leaves this module.
+A message declares whether raw bytes follow it (`Message.raw`). All input is treated as hostile. The number and sizes of
+the frames are checked before a byte is decoded; the schema of `messages` bounds every list, map, text and number while
+it is decoded, and unknown keys are skipped without building them, so that a header costs a small multiple of its size
+at the most. Any defect raises WireError, with the defect and the limit; no other exception leaves this module.
 
 Numbers are finite, with one exception: `Result.loss` is NaN or infinite when a worker's training diverges, and is
 accepted here, so that admission can refuse the contribution with a reason and the worker gets its answer.
@@ -14,52 +13,43 @@ Not covered: the meaning of a well-formed message, and whether its sender may se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import WireError
-from barnraise.wire.following import Follow, FromStandby, Rows, ToStandby
 from barnraise.wire.messages import (
     ENROL_LIMIT,
     FRAME_LIMIT,
     HEADER_LIMIT,
     PROTOCOL_VERSION,
     WORKER_HEADER_LIMIT,
-    Assign,
-    Chunk,
-    Enrol,
     FromController,
     FromWorker,
     Message,
-    Newer,
-    Offer,
-    PayloadChunk,
+    Raw,
 )
-from barnraise.wire.observing import Observe, Observed, ToObserver
 
 Buffer = bytes | bytearray | memoryview
 """Types of a frame: contiguous bytes."""
 
+M = TypeVar("M")
+Decode = Callable[[Sequence[Buffer]], tuple[M, memoryview | None]]
+"""Decodes the frames of a message, and returns the raw bytes behind its header as a view."""
+
 _encoder = msgspec.msgpack.Encoder()
-_from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
-_from_stranger: msgspec.msgpack.Decoder[Enrol | Follow | Observe] = msgspec.msgpack.Decoder(Enrol | Follow | Observe)
-_from_controller: msgspec.msgpack.Decoder[FromController] = msgspec.msgpack.Decoder(FromController)
-_from_standby: msgspec.msgpack.Decoder[FromStandby] = msgspec.msgpack.Decoder(FromStandby)
-_to_standby: msgspec.msgpack.Decoder[ToStandby] = msgspec.msgpack.Decoder(ToStandby)
-_to_observer: msgspec.msgpack.Decoder[ToObserver] = msgspec.msgpack.Decoder(ToObserver)
 
 
-class _Greeting(msgspec.Struct):
+class _Opening(msgspec.Struct):
     """The fields that all protocol versions share: messages that open a session name their version."""
 
     t: str
     protocol: int
 
 
-_greeting = msgspec.msgpack.Decoder(_Greeting)
+_opening = msgspec.msgpack.Decoder(_Opening)
 
 
 def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
@@ -73,37 +63,24 @@ def encode(message: Message, raw: Buffer | None = None) -> list[Buffer]:
     return [header] if raw is None else [header, raw]
 
 
-def decode_from_worker(
-    frames: Sequence[Buffer], *, enrolled: bool = True
-) -> tuple[FromWorker | Follow | Observe, memoryview | None]:
-    """Decode a worker's message, and return the raw bytes behind a `PayloadChunk` or `Offer` as a view.
+def decoder(messages: Any, limit: int) -> Decode[Any]:
+    """Return the function that decodes `messages`, a union of classes, with headers of at most `limit` bytes.
 
-    A key that is not `enrolled` may send only an `Enrol`, a `Follow` or an `Observe` of at most ENROL_LIMIT bytes.
+    The function raises WireError.
     """
-    if enrolled:
-        return _decode(frames, _from_worker, WORKER_HEADER_LIMIT)
-    _check_size("message from a key that is not enrolled", sum(map(num_bytes, frames)), ENROL_LIMIT)
-    return _decode(frames, _from_stranger, ENROL_LIMIT)
+    schema: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(messages)
+    return lambda frames: _decode(frames, schema, limit)
 
 
-def decode_from_controller(frames: Sequence[Buffer]) -> tuple[FromController, memoryview | None]:
-    """Decode a controller's message, and return the raw bytes behind a `Chunk`, `Assign` or `Newer` as a view."""
-    return _decode(frames, _from_controller, HEADER_LIMIT)
+def decoder_for_strangers(greetings: Any) -> Decode[Any]:
+    """Return the function that decodes `greetings`, which have at most ENROL_LIMIT bytes in all."""
+    decode = decoder(greetings, ENROL_LIMIT)
 
+    def decode_greeting(frames: Sequence[Buffer]) -> tuple[Any, memoryview | None]:
+        _check_size("message from a key that is not enrolled", sum(map(num_bytes, frames)), ENROL_LIMIT)
+        return decode(frames)
 
-def decode_from_standby(frames: Sequence[Buffer]) -> tuple[FromStandby, memoryview | None]:
-    """Decode a standby's message, which never has a raw frame."""
-    return _decode(frames, _from_standby, ENROL_LIMIT)
-
-
-def decode_to_standby(frames: Sequence[Buffer]) -> tuple[ToStandby, memoryview | None]:
-    """Decode a message to a standby, and return the raw bytes behind a `Chunk` or `Rows` as a view."""
-    return _decode(frames, _to_standby, HEADER_LIMIT)
-
-
-def decode_to_observer(frames: Sequence[Buffer]) -> tuple[ToObserver, memoryview | None]:
-    """Decode a message to an observer, and return the raw bytes behind an `Observed` as a view."""
-    return _decode(frames, _to_observer, ENROL_LIMIT)
+    return decode_greeting
 
 
 def num_bytes(frame: Buffer) -> int:
@@ -128,12 +105,10 @@ def _decode(
 
 def _check_raw(message: Message, raw: Buffer | None) -> None:
     name = type(message).__name__
-    wanted, allowed = (
-        isinstance(message, PayloadChunk | Chunk | Rows | Observed),
-        isinstance(message, PayloadChunk | Chunk | Rows | Observed | Offer | Assign | Newer),
-    )
-    if (wanted and raw is None) or (raw is not None and not allowed):
-        raise WireError(f"{name} {'lacks its raw frame' if raw is None else 'has a raw frame, but carries none'}")
+    if raw is None and message.raw is Raw.ALWAYS:
+        raise WireError(f"{name} lacks its raw frame")
+    if raw is not None and message.raw is Raw.NEVER:
+        raise WireError(f"{name} has a raw frame, but carries none")
     if raw is not None:
         if num_bytes(raw) == 0:
             raise WireError(f"raw frame of {name} is empty, but must have at least 1 byte")
@@ -146,15 +121,15 @@ def _check_size(what: str, size: int, limit: int) -> None:
 
 
 def _other_version(header: Buffer) -> str:
-    """Return a message if the header is a greeting of another protocol version, whose fields are unknown here."""
+    """Return a message if the header opens a session in another protocol version, whose fields are unknown here."""
     try:
-        greeting = _greeting.decode(header)
+        opening = _opening.decode(header)
     except MALFORMED:
         return ""
-    if greeting.t not in ("Enrol", "Follow", "Hello", "Observe") or greeting.protocol == PROTOCOL_VERSION:
+    if opening.protocol == PROTOCOL_VERSION:
         return ""
     return (
-        f"protocol version {greeting.protocol} is not spoken here, only {PROTOCOL_VERSION}: "
+        f"protocol version {opening.protocol} is not spoken here, only {PROTOCOL_VERSION}: "
         "install the same barnraise version on both sides"
     )
 
@@ -162,3 +137,7 @@ def _other_version(header: Buffer) -> str:
 def _printable(error: Exception) -> str:
     """Return the error in one short, printable line: it may quote untrusted input."""
     return ascii(str(error))[1:-1][:200]
+
+
+decode_from_worker: Decode[FromWorker] = decoder(FromWorker, WORKER_HEADER_LIMIT)
+decode_from_controller: Decode[FromController] = decoder(FromController, HEADER_LIMIT)

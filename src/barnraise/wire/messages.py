@@ -24,7 +24,8 @@ The messages of a standby are in `wire.following`, those of an observer in `wire
 
 from __future__ import annotations
 
-from typing import Annotated
+import enum
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -76,11 +77,32 @@ Option = bool | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | Finite | T
 Options = Annotated[dict[Name, Option], msgspec.Meta(max_length=64)]
 
 
+class Raw(enum.Enum):
+    """Whether a frame of raw bytes follows the header of a message."""
+
+    NEVER, OPTIONAL, ALWAYS = range(3)
+
+
 class Message(msgspec.Struct, frozen=True, tag_field="t", gc=False):
-    """Base class of all messages.
+    """Base class of all messages; a subclass declares its `raw` frame.
 
     The tag on the wire is the class name, or the name that the class had in earlier releases.
     """
+
+    raw: ClassVar[Raw] = Raw.NEVER
+
+
+class Greeting(Message, frozen=True):
+    """Base class of the messages by which a machine with an invite asks to come in.
+
+    The proof is an HMAC by the secret of the invite `token` over server key, own keys, name and nonce.
+    """
+
+    protocol: Count
+    token: Name
+    name: NodeId
+    nonce: Hex32
+    proof: Hex32
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -100,18 +122,13 @@ class Term(msgspec.Struct, frozen=True):
         return self.epoch, self.by
 
 
-class Enrol(Message, frozen=True, tag=True):
-    """Asks for membership, with the token's id and an HMAC by its secret over server key, own keys, name and nonce.
+class Enrol(Greeting, frozen=True, tag=True):
+    """Asks for membership, with a proof of an invite.
 
     `signer` is the public key of later contributions' signatures. A node that takes new keys needs no invite, but an
     `endorsement` of them by its old key.
     """
 
-    protocol: Count
-    token: Name
-    name: NodeId
-    nonce: Hex32
-    proof: Hex32
     signer: Hex32
     endorsement: Signature = ""
 
@@ -232,6 +249,7 @@ class Assign(Message, frozen=True, tag=True):
     a round trip.
     """
 
+    raw: ClassVar[Raw] = Raw.OPTIONAL
     task: AnyTask
 
     @property
@@ -264,6 +282,7 @@ class Subscribe(Message, frozen=True, tag="Watch"):
 class Newer(Message, frozen=True, tag=True):
     """Updates from the held version to the newest, for the running task; attached like those of `Assign`."""
 
+    raw: ClassVar[Raw] = Raw.OPTIONAL
     news: News
 
     @property
@@ -278,6 +297,7 @@ class Offer(Message, frozen=True, tag=True):
     A payload of INLINE_BYTES at most may be attached.
     """
 
+    raw: ClassVar[Raw] = Raw.OPTIONAL
     result: AnyResult
 
 
@@ -298,6 +318,7 @@ class SendPayload(Message, frozen=True, tag="Go"):
 class PayloadChunk(Message, frozen=True, tag=True):
     """Bytes from `offset` of the payload of the contribution to `assignment`; one raw frame follows."""
 
+    raw: ClassVar[Raw] = Raw.ALWAYS
     assignment: Count
     offset: Count
 
@@ -324,6 +345,7 @@ class Fetch(Message, frozen=True, tag=True):
 class Chunk(Message, frozen=True, tag=True):
     """Bytes from `offset` of the blob; one raw frame follows."""
 
+    raw: ClassVar[Raw] = Raw.ALWAYS
     digest: Digest
     offset: Count
 

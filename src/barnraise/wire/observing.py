@@ -10,28 +10,26 @@ ledger.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from barnraise.core.types import Count, NodeId
-from barnraise.wire.messages import Hex32, Message, Name, Stop
+from barnraise.wire.frames import Decode, decoder
+from barnraise.wire.messages import ENROL_LIMIT, Greeting, Message, Raw, Stop
 
 
-class Observe(Message, frozen=True, tag=True):
-    """Asks for the run's status, proven like an `Enrol`."""
-
-    protocol: Count
-    token: Name
-    name: NodeId
-    nonce: Hex32
-    proof: Hex32
+class Observe(Greeting, frozen=True, tag=True):
+    """Asks for the run's status."""
 
 
 class Observed(Message, frozen=True, tag=True):
     """The status of `run`, as JSON in the raw frame."""
 
+    raw: ClassVar[Raw] = Raw.ALWAYS
     run: Annotated[str, msgspec.Meta(max_length=200)]
 
 
+FromObserver = Observe
 ToObserver = Observed | Stop
+
+decode_to_observer: Decode[ToObserver] = decoder(ToObserver, ENROL_LIMIT)

@@ -320,7 +320,7 @@ def test_names_and_traits() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'krum'"):
         aggregation.create("krun")
     traits = {name: aggregation.CATALOG.entry(name).declares for name in aggregation.names()}
-    assert [name for name in traits if not traits[name].individual] == ["mean"]
+    assert [name for name in traits if traits[name].needs == "sum"] == ["mean"]
     assert [name for name in traits if traits[name].linear and traits[name].weighted] == ["mean"]
     assert [name for name in traits if traits[name].prepares] == [
         "arc",

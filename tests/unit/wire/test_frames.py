@@ -11,11 +11,11 @@ from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Contribution, NodeProfile, ParameterRange, RowRange, Update
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
+from barnraise.wire.frames import decoder_for_strangers
 
 from ...tasks import train
 
 DIGEST = "ab" * 32
-ENROL = m.Enrol(m.PROTOCOL_VERSION, "00ff", "node", DIGEST, DIGEST, DIGEST)
 
 
 def header(**fields: Any) -> bytes:
@@ -103,20 +103,6 @@ def test_the_largest_messages_fit() -> None:
         assert decode_from_worker(encode(message))[0] == message
 
 
-class TestNotEnrolled:
-    def test_may_enrol(self) -> None:
-        assert decode_from_worker(encode(ENROL), enrolled=False) == (ENROL, None)
-
-    @pytest.mark.parametrize("message", [m.RequestTask(1), offer(), m.Leave()])
-    def test_may_say_nothing_else(self, message: m.Message) -> None:
-        with pytest.raises(WireError, match="Invalid value"):
-            decode_from_worker(encode(message), enrolled=False)
-
-    def test_is_held_to_the_small_limit(self) -> None:
-        with pytest.raises(WireError, match=str(m.ENROL_LIMIT)):
-            decode_from_worker([*encode(ENROL), bytes(m.ENROL_LIMIT)], enrolled=False)
-
-
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_diverged_loss_reaches_admission(loss: float) -> None:
     message, _ = decode_from_worker(encode(offer(loss=loss)))
@@ -131,7 +117,7 @@ def test_a_task_is_finite(field: str, value: float) -> None:
         decode_from_controller(encode(m.Assign(train(**{field: value}))))
 
 
-@pytest.mark.parametrize("decode", [decode_from_worker, lambda frames: decode_from_worker(frames, enrolled=False)])
+@pytest.mark.parametrize("decode", [decode_from_worker, decoder_for_strangers(m.Enrol)])
 @pytest.mark.parametrize("name", ["Enrol", "Hello"])
 def test_another_protocol_version_says_so(decode: Callable[[list[bytes]], Any], name: str) -> None:
     with pytest.raises(WireError, match=f"protocol version 99 is not spoken here, only {m.PROTOCOL_VERSION}"):

@@ -16,7 +16,6 @@ from barnraise.controller.fleet.backoff import Backoff
 from barnraise.controller.fleet.leases import Leases
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.uploads import Uploads
-from barnraise.controller.state import role_permissions
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.events import (
     Admitted,
@@ -35,6 +34,7 @@ from barnraise.controller.state.state import NodeState, Status
 from barnraise.core.token_bucket import TokenBucket
 from barnraise.ledger.decisions import Change, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_HELD, Released, Reopened
+from barnraise.trust.roles import tasks_of
 from barnraise.wire.messages import (
     FOR_GOOD,
     PROTOCOL_VERSION,
@@ -123,7 +123,7 @@ class Membership(Part):
         self.leases.greeted(record, restarted)
         yield Forgotten(node)
         record.frames.seen, self.records.present[node] = self.now, record
-        record.session.kinds = role_permissions.tasks(known.badge.role, message.kinds)
+        record.session.kinds = tasks_of(known.badge.role, message.kinds)
         if message.lent > 0.0:
             record.session.lent_until = self.now + message.lent
         yield from self._agree(known, message)

@@ -15,24 +15,20 @@ from collections.abc import Callable, Container
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from barnraise.controller.state import role_permissions
 from barnraise.core.errors import InputError, InviteError, NotNowError, StorageError, TakenError
 from barnraise.transport import Keys, TokenBook
 from barnraise.transport.allow_list import line_of
 from barnraise.transport.connection_limiter import network_of, place_of
 from barnraise.transport.invite import Token
-from barnraise.trust.roles import wrong_invite
+from barnraise.trust import roles
 from barnraise.wire.following import Follow
-from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Stop
-from barnraise.wire.observing import Observe
+from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Greeting, Stop
 
 ATTEMPTS_A_SECOND = 20
 """Wrong proofs of one address that are answered; and its greetings with right proofs that are examined."""
 
 WARN_SECONDS = 60.0
 """Seconds between two warnings of wrong proofs."""
-
-Greeting = Enrol | Follow | Observe
 
 
 class UnansweredError(InviteError):
@@ -99,8 +95,8 @@ class Enrolment:
                 self._tell_of(address)
                 raise UnansweredError(f"too many wrong proofs from {address}") from None
             raise
-        if role_permissions.refusal(token.role, message):
-            raise InviteError(wrong_invite(token.role))
+        if roles.refusal(token.role, message):
+            raise InviteError(roles.wrong_invite(token.role))
         self.require_patience(address)
 
     def require_patience(self, address: str) -> None:
@@ -198,8 +194,8 @@ class Enrolment:
             return refusal_of(error)
         return None
 
-    def let_look(self, message: Observe, key: str, address: str = "") -> None:
-        """Allow a machine with `key` to see the run's status; each takes one use of the invite, however often it asks.
+    def let_look(self, message: Greeting, key: str, address: str = "") -> None:
+        """Allow a machine with `key` to ask; each takes one use of the invite, however often it asks.
 
         Raises InviteError when it may not.
         """
@@ -217,8 +213,8 @@ class Enrolment:
         keys = self._list()
         listed = keys is not None and key in keys
         token = book.verify(message.token, message.proof, now=now, listed=listed, **self._fields(message, key))
-        if role_permissions.refusal(token.role, message):
-            raise InviteError(wrong_invite(token.role))
+        if roles.refusal(token.role, message):
+            raise InviteError(roles.wrong_invite(token.role))
         if keys is not None and not listed:
             raise _unlisted(key, message.name)
         return token, listed

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
+from barnraise.controller.shell.enrolment import UnansweredError, refusal_of
+from barnraise.controller.shell.role_handlers import HandlerContext, RoleHandler
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.wire.frames import Buffer
@@ -23,28 +24,21 @@ MOST_WAITING = 64
 """Observers that wait for the same answer; more ask again."""
 
 
-class Observers:
-    """Answers observers through `transmit`.
+class Observers(RoleHandler):
+    """Answers observers, if the shell has a function that reads the status."""
 
-    `read_status` reads the ledger, on a thread (None: there are no observers).
-    """
-
-    def __init__(
-        self,
-        enrolment: Enrolment,
-        run: str,
-        read_status: Callable[[], bytes] | None,
-        transmit: Callable[[Peer, Message, Buffer | None], object],
-    ) -> None:
-        self._enrolment, self._run, self._read_status, self._transmit = enrolment, run, read_status, transmit
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self._run, self._transmit = context.machine.settings.run.name, context.transmit
         self._waiting: dict[str, Peer] = {}  # by key
         self._told, self._good_until = b"", 0.0
         self._reading: asyncio.Task[None] | None = None
 
-    def asked(self, peer: Peer, message: Observe, address: str) -> None:
-        """Answer a machine that calls from `address`, now or once the ledger is read."""
+    def greet(self, peer: Peer, message: Observe) -> None:
+        """Answer a machine that asks for the status, now or once the ledger is read."""
+        read_status = self.context.read_status
         try:
-            self._enrolment.let_look(message, peer.key, address)
+            self.context.enrolment.let_look(message, peer.key, self.context.address(peer))
         except UnansweredError:
             return
         except (InviteError, StorageError) as error:
@@ -52,14 +46,14 @@ class Observers:
             return
         if len(self._waiting) >= MOST_WAITING:
             return  # it asks again
-        if self._read_status is None:
+        if read_status is None:
             self._transmit(peer, Stop("nobody can look on at this run"), None)
         elif time.monotonic() < self._good_until:
             self._transmit(peer, Observed(self._run), self._told)
         else:
             self._waiting[peer.key] = peer
             if self._reading is None or self._reading.done():
-                self._reading = asyncio.ensure_future(self._read(self._read_status))
+                self._reading = asyncio.ensure_future(self._read(read_status))
 
     async def _read(self, read_status: Callable[[], bytes]) -> None:
         began = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from barnraise.core.errors import CorruptionError, StorageError
@@ -94,3 +95,19 @@ class Originals:
             return []
         files.append(("manifest.json", Blob(hashlib.sha256(content).hexdigest(), len(content))))
         return [CopiedFile(f"{name}/{file}", blob) for file, blob in files]
+
+
+@dataclass(frozen=True)
+class Replication:
+    """The replication of a run: `originals` are its files (None: no standby may follow).
+
+    `lease` is the seconds of silence after which a standby takes over. Where acknowledgements `wait`, they do until a
+    standby has their rows, or none was there for `patience` seconds. `by` is the key of the standby that this
+    controller was, if it was one.
+    """
+
+    originals: Originals | None = None
+    lease: float = 3.0
+    wait: bool = False
+    by: str = ""
+    patience: float = 30.0

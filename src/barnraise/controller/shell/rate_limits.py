@@ -6,15 +6,14 @@ discarded messages costs others, too.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from barnraise.core.token_bucket import TokenBucket
+from barnraise.trust import roles
 from barnraise.wire.messages import (
     Enrol,
     Fetch,
-    FromWorker,
     Hello,
     Leave,
     Message,
@@ -57,7 +56,7 @@ class RateLimits:
     """
 
     def __init__(self) -> None:
-        self._said = {kind: TokenBucket(*RATES.get(kind, USUAL)) for kind in typing.get_args(FromWorker)}
+        self._said = {kind: TokenBucket(*RATES.get(kind, USUAL)) for kind in roles.said_by(roles.of_nodes())}
         self._excess = TokenBucket(*EXCESS)
 
     def excess(self, node: str, message: Message, now: float) -> str:

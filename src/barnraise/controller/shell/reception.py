@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, MutableMapping
 from functools import partial
 
 from barnraise.controller.fleet.membership import turned_away
-from barnraise.controller.machine import Controller
 from barnraise.controller.shell.duplicate_keys import PATIENCE, REASON, DuplicateKeys, KeyUse
-from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
-from barnraise.controller.state.events import Admitted, Event, Rekeyed
+from barnraise.controller.shell.enrolment import UnansweredError, refusal_of
+from barnraise.controller.shell.role_handlers import HandlerContext, RoleHandler
+from barnraise.controller.state.events import Admitted, Rekeyed
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
 from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Identify, Message, Stop
 
 
-class Reception:
-    """Answers through `transmit`, and gives the machine events with `post`.
+class Reception(RoleHandler):
+    """Admits machines as nodes, answers them, and gives the state machine their events."""
 
-    `peers` are nodes' connections, and `address` tells where one comes from.
-    """
-
-    def __init__(
-        self,
-        enrolment: Enrolment,
-        machine: Controller,
-        peers: MutableMapping[str, Peer],
-        transmit: Callable[[Peer, Message], object],
-        post: Callable[[Event], None],
-        address: Callable[[Peer], str],
-    ) -> None:
-        self.enrolment, self._machine, self._peers = enrolment, machine, peers
-        self._transmit, self._post, self._address = transmit, post, address
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        self.enrolment, self._machine, self._peers = context.enrolment, context.machine, context.peers
+        self._post, self._address = context.post, context.address
         self._coming: set[str] = set()  # keys admitted by this process
         self._twins, self._told = DuplicateKeys(), set[str]()
 
@@ -42,7 +31,7 @@ class Reception:
         if isinstance(message, Enrol | Hello):
             self._transmit(peer, turned_away(self._machine.state.nodes[node]).message)
 
-    def enrol(self, peer: Peer, message: Enrol) -> None:
+    def greet(self, peer: Peer, message: Enrol) -> None:
         """Enrol a key as a new node, or as the node that endorses it."""
         state = self._machine.state
         if peer.key in state.keys:
@@ -77,6 +66,9 @@ class Reception:
             self._transmit(peer, Stop(REASON, final=False, refusal=TAKEN))
             self._tell_of_twins(node)
         return place is KeyUse.FREE
+
+    def _transmit(self, peer: Peer, message: Message) -> None:
+        self.context.transmit(peer, message, None)
 
     def _tell_of_twins(self, node: str) -> None:
         """Warn the host, once for each node."""

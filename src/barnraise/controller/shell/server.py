@@ -11,7 +11,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnraise.controller.machine import Controller
@@ -19,13 +19,14 @@ from barnraise.controller.shell.enrolment import Enrolment
 from barnraise.controller.shell.group_commit import GroupCommit
 from barnraise.controller.shell.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
 from barnraise.controller.shell.malformed_frames import MalformedFrames
-from barnraise.controller.shell.observers import Observers
+from barnraise.controller.shell.originals import Replication
 from barnraise.controller.shell.rate_limits import SHUT_OUT, RateLimits
 from barnraise.controller.shell.reception import Reception
-from barnraise.controller.shell.standbys import Replication, Standbys
+from barnraise.controller.shell.role_handlers import HandlerContext, RoleHandlers, decode_incoming
+from barnraise.controller.shell.standbys import Standbys
 from barnraise.controller.shell.warnings import Warnings
 from barnraise.controller.state import actions as act
-from barnraise.controller.state import effects, role_permissions, saved
+from barnraise.controller.state import effects, saved
 from barnraise.controller.state import events as ev
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
 from barnraise.core.errors import SupersededError, WireError
@@ -36,13 +37,12 @@ from barnraise.ledger.decisions import Judged, NodeChanged, Noted, VersionClosed
 from barnraise.transport.base import Peer
 from barnraise.transport.handover import HandoverListener
 from barnraise.transport.waking import Signal
+from barnraise.trust import roles
 from barnraise.wire.blobs import IncomingPayloads, inlined
-from barnraise.wire.following import Follow
-from barnraise.wire.frames import Buffer, decode_from_worker, encode, num_bytes
+from barnraise.wire.frames import Buffer, encode, num_bytes
 from barnraise.wire.messages import (
     Assign,
     Chunk,
-    Enrol,
     Fetch,
     Gone,
     Hello,
@@ -54,7 +54,6 @@ from barnraise.wire.messages import (
     SendPayload,
     Stop,
 )
-from barnraise.wire.observing import Observe
 
 TRAFFIC_INTERVAL = 10.0
 
@@ -82,19 +81,20 @@ class Server:
         self.inbox: deque[Waiting] = deque()
         self.commits = GroupCommit(ledger, lambda text: self.warn(text))
         self.peers: dict[str, Peer] = {}
-        self.standbys = Standbys(ledger, enrolment, machine, replication or Replication(), warn)
-        self.standbys.connect(self._transmit, self._tell, self.peers, lambda note: self.post(ev.Told(note)))
-        self.reception = Reception(
-            enrolment, machine, self.peers, self._transmit, self.post, lambda peer: self.listener.address(peer)
-        )
-        self.observers = Observers(enrolment, machine.settings.run.name, read_status, self._transmit)
+        context = HandlerContext(
+            machine=machine, ledger=ledger, enrolment=enrolment, replication=replication or Replication(),
+            peers=self.peers, transmit=self._transmit, tell=self._tell, post=self.post,
+            address=lambda peer: self.listener.address(peer), warn=warn, read_status=read_status,
+        )  # fmt: skip
+        self.handlers = RoleHandlers(context)
+        self.standbys, self.reception = self.handlers.of(Standbys), self.handlers.of(Reception)
         self.drops, self.rates, self.warnings = MalformedFrames(), RateLimits(), Warnings()
         self.uploads = IncomingPayloads()  # those that the machine wants: others are not kept
         self.contributions = contributions or {}
         self.bytes_up, self.bytes_down = machine.state.totals.bytes_up, machine.state.totals.bytes_down
         self.finished: act.Finish | None = None
         self.error: BaseException | None = None
-        self._asks = TokenBucket(burst=1.0, rate=1.0)  # for greetings
+        self._asks = TokenBucket(burst=1.0, rate=1.0)  # requests to greet again
         self._traffic_at, self._bound = 0.0, False
         self._behind = 0  # rounds since nothing waited, or a Tick was due all the same
         self.stopped: set[str] = set()  # nodes that were told to stop
@@ -108,7 +108,7 @@ class Server:
         self._wake = asyncio.Event()
         self._drained = Signal()
         self._handover = handover or HandoverListener()
-        uri = await self._handover.open(uri, self.enrolment.keys, self.machine.state.keys, self.standbys.keys)
+        uri = await self._handover.open(uri, self.enrolment.keys, self.machine.state.keys, *self.handlers.keys)
         self.listener, self._bound = self._handover.listener, True
         return uri
 
@@ -229,11 +229,8 @@ class Server:
                 self.bytes_up += sum(map(num_bytes, frames))
                 node = self.machine.state.keys.get(peer.key)
                 try:
-                    if peer.key in self.standbys.keys:
-                        self.standbys.receive(peer, frames)
-                        continue
-                    message, raw = decode_from_worker(frames, enrolled=node is not None)
-                    self._receive(peer, node, message, raw)
+                    if not self.handlers.receive(peer, frames):
+                        self._receive(peer, node, *decode_incoming(frames, enrolled=node is not None))
                 except WireError as error:
                     self._drop(node, str(error))
                 except SupersededError:
@@ -260,36 +257,34 @@ class Server:
                 self.listener.shut_out(peer.key, SHUT_OUT)
         elif node is not None and self.machine.state.nodes[node].revoked:
             self.reception.turn_away(peer, node, message)
-        elif isinstance(message, Enrol):
-            self.reception.enrol(peer, message)
-        elif isinstance(message, Follow):
-            self.standbys.greeted(peer, message, self.listener.address(peer))
-        elif isinstance(message, Observe):
-            self.observers.asked(peer, message, self.listener.address(peer))
-        elif node is None:
-            return
-        elif offence := role_permissions.refusal(self.machine.state.nodes[node].badge.role, message):
+        elif not self.handlers.greet(peer, message) and node is not None:
+            self._receive_from_node(peer, node, message, raw)
+
+    def _receive_from_node(self, peer: Peer, node: str, message: Message, raw: memoryview | None) -> None:
+        """Refuse what the node's role may not say; the shell or else the machine handles all other messages."""
+        if offence := roles.refusal(self.machine.state.nodes[node].badge.role, message):
             self._drop(node, offence)
             self._transmit(peer, Stop(offence, final=False))
-        elif isinstance(message, Hello):
-            self.standbys.require_newest(message.term)
-            if self.reception.has_place(peer, node, message):
-                self.peers[node] = peer
-                self.stopped.discard(node)
-                self.post(ev.Received(node, message))
-        elif self.peers.get(node) != peer:
+        elif type(message) is not Hello and self.peers.get(node) != peer:
             self._transmit(peer, Identify())
-        elif isinstance(message, Fetch):
-            self._serve(peer, message)
-            self.post(ev.Heard(node))
-        elif isinstance(message, PayloadChunk):
-            assert raw is not None
-            self._take_chunk(peer, node, message, raw)
-        elif isinstance(message, Offer) and raw is not None:
-            self.listener.budget.charge((node, "offer"), len(raw))
-            self.post(Brought(node, message, raw))
+        elif (take := _MESSAGES.get(type(message))) is not None:
+            take(self, peer, node, message, raw)
         else:
             self.post(ev.Received(node, message))
+
+    def _take_hello(self, peer: Peer, node: str, message: Hello, raw: None) -> None:
+        self.standbys.require_newest(message.term)
+        if self.reception.has_place(peer, node, message):
+            self.peers[node] = peer
+            self.stopped.discard(node)
+            self.post(ev.Received(node, message))
+
+    def _take_offer(self, peer: Peer, node: str, message: Offer, raw: memoryview | None) -> None:
+        if raw is None:
+            self.post(ev.Received(node, message))
+        else:
+            self.listener.budget.charge((node, "offer"), len(raw))
+            self.post(Brought(node, message, raw))
 
     def _take_chunk(self, peer: Peer, node: str, message: PayloadChunk, raw: memoryview) -> None:
         """Accept bytes of a payload; bytes after a gap are requested once, since others overtook them."""
@@ -297,8 +292,9 @@ class Server:
         upload = self.uploads.get(node, number)
         if upload is None:
             self.post(ev.Heard(node))
-            if node not in self.stopped and number not in self.machine.state.nodes[node].verdicts:
-                self._ask_who(peer, node)  # it does not know that the payload was given up
+            unknown = node not in self.stopped and number not in self.machine.state.nodes[node].verdicts
+            if unknown and self._asks.take(node, time.monotonic()):
+                self._transmit(peer, Identify())  # its `Hello` says what it holds, the answer what of that is needed
         elif upload.add(message.offset, raw):
             self.post(ev.Arrived(node, number, len(upload.payload)))
         elif not upload.asked and message.offset > len(upload.payload):
@@ -314,14 +310,10 @@ class Server:
         elif not upload.complete:
             self._tell(action.node, SendPayload(number, len(upload.payload)))
 
-    def _ask_who(self, peer: Peer, node: str) -> None:
-        """Ask at most once a second: its `Hello` says what it holds, the answer what of that is needed."""
-        if self._asks.take(node, time.monotonic()):
-            self._transmit(peer, Identify())
-
-    def _serve(self, peer: Peer, message: Fetch) -> None:
+    def _serve(self, peer: Peer, node: str, message: Fetch, raw: None) -> None:
         chunk = self.executor.blobs.read(message.digest, message.offset, message.num_bytes)
         self._transmit(peer, Gone(message.digest) if chunk is None else Chunk(message.digest, message.offset), chunk)
+        self.post(ev.Heard(node))
 
     def _drop(self, node: str | None, reason: str) -> None:
         """Journal malformed frames: at once, and then in summaries."""
@@ -386,6 +378,14 @@ class Server:
     def _finish(self, action: act.Finish) -> None:
         self.finished = action
 
+
+_MESSAGES: Mapping[type[Message], Callable[[Server, Peer, str, Any, Any], None]] = {
+    Hello: Server._take_hello,
+    Fetch: Server._serve,
+    PayloadChunk: Server._take_chunk,
+    Offer: Server._take_offer,
+}
+"""Messages of nodes that the shell handles, for the machine or before it."""
 
 _ACTIONS: dict[type[act.Action], Callable[[Server, Any], None]] = {
     act.Journal: Server._journaled,

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import msgspec
 
-from barnraise.controller.machine import Controller
 from barnraise.controller.shell.durability import Durability
-from barnraise.controller.shell.enrolment import Enrolment, UnansweredError, refusal_of
-from barnraise.controller.shell.originals import Originals
+from barnraise.controller.shell.enrolment import UnansweredError, refusal_of
+from barnraise.controller.shell.role_handlers import HandlerContext, RoleHandler
+from barnraise.controller.state.events import Told
 from barnraise.core.errors import InviteError, StorageError, SupersededError
-from barnraise.ledger import Ledger, notes
+from barnraise.ledger import notes
 from barnraise.ledger.copying import CopiedRow, RowReader
 from barnraise.transport.base import Peer
 from barnraise.transport.seals import sealed, supersedes
@@ -30,9 +30,10 @@ from barnraise.wire.following import (
     FromStandby,
     Inventory,
     Rows,
+    decode_from_standby,
     encode_rows,
 )
-from barnraise.wire.frames import Buffer, decode_from_standby
+from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import (
     EVERYTHING,
     Ack,
@@ -62,22 +63,6 @@ MOST_STRANGERS = 8
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Replication:
-    """The replication of a run: `originals` are its files (None: no standby may follow).
-
-    `lease` is the seconds of silence after which a standby takes over. Where acknowledgements `wait`, they do until a
-    standby has their rows, or none was there for `patience` seconds. `by` is the key of the standby that this
-    controller was, if it was one.
-    """
-
-    originals: Originals | None = None
-    lease: float = 3.0
-    wait: bool = False
-    by: str = ""
-    patience: float = 30.0
-
-
 @dataclass
 class Following:
     """A standby: rows up to `after` are durable there, up to `safe` for a takeover; `asks`: it waits for more."""
@@ -101,22 +86,19 @@ class Lag:
     seconds: float
 
 
-class Standbys:
+class Standbys(RoleHandler):
     """The controller's side of at most one standby, for the event loop's thread; files have their own thread."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        enrolment: Enrolment,
-        machine: Controller,
-        replication: Replication,
-        warn: Callable[[str], None],
-    ) -> None:
-        self._warn = warn
-        self._ledger, self._enrolment, self._run, self._how = ledger, enrolment, machine.settings.run.name, replication
-        self.term: Term = sealed(enrolment.keys, self._run, machine.epoch, replication.by)
-        last = ledger.newest(notes.StandbyFollows)
-        self.keys = {last.key: last.name} if last is not None and last.key else {}  # last standby's key -> name
+    def __init__(self, context: HandlerContext) -> None:
+        super().__init__(context)
+        machine, self._nodes = context.machine, context.peers
+        self._transmit, self._tell, self._warn = context.transmit, context.tell, context.warn
+        self._ledger, self._enrolment, self._how = context.ledger, context.enrolment, context.replication
+        self._run = machine.settings.run.name
+        self.term: Term = sealed(self._enrolment.keys, self._run, machine.epoch, self._how.by)
+        last = self._ledger.newest(notes.StandbyFollows)
+        if last is not None and last.key:
+            self.keys[last.key] = last.name
         self.following: Following | None = None
         self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
         self._state, began = machine.state, time.monotonic()
@@ -129,16 +111,6 @@ class Standbys:
         self._inbox: deque[tuple[Peer, FromStandby]] = deque()
         self._strangers: deque[tuple[Peer, FromStandby]] = deque()
         self._came = asyncio.Event()
-
-    def connect(
-        self,
-        transmit: Callable[[Peer, Message, Buffer | None], bool],
-        tell: Callable[[str, Message], None],
-        nodes: Iterable[str],
-        note: Callable[[notes.Note], None],
-    ) -> None:
-        """Set the functions that speak to a peer, to a node, to all `nodes`, and to the ledger."""
-        self._transmit, self._tell, self._nodes, self._note = transmit, tell, nodes, note
 
     @property
     def elsewhere(self) -> Elsewhere | None:
@@ -200,15 +172,15 @@ class Standbys:
             self._inbox.append((peer, message))
             self._came.set()
 
-    def greeted(self, peer: Peer, message: Follow, address: str) -> None:
-        """Handle a greeting of an applicant that calls from `address`.
+    def greet(self, peer: Peer, message: Follow) -> None:
+        """Handle a greeting of an applicant.
 
         Excess proven greetings are lost: their sender asks again. Raises SupersededError when it is of a controller
         that has taken over, which needs no invite.
         """
         self.require_newest(message.term)
         try:
-            self._enrolment.prove(message, peer.key, address)
+            self._enrolment.prove(message, peer.key, self.context.address(peer))
         except UnansweredError:
             return
         except (InviteError, StorageError) as error:
@@ -386,6 +358,9 @@ class Standbys:
         ready = [key for key, (row_id, _) in self._held.items() if row_id <= safe]
         for node, assignment in ready:
             self._tell(node, self._held.pop((node, assignment))[1])
+
+    def _note(self, note: notes.Note) -> None:
+        self.context.post(Told(note))
 
     def _failed(self, error: Exception) -> None:
         self._say(f"a standby cannot be served: {type(error).__name__}: {error}")

@@ -27,8 +27,18 @@ from barnraise.ledger.copying import DecodedRow, LedgerCopy, RowReader, brought,
 from barnraise.transport import Invite, Keys, proof
 from barnraise.transport.base import Connection
 from barnraise.wire.downloads import Download, WrongDigestError
-from barnraise.wire.following import CopiedFile, Copy, Follow, Followed, Inventory, Rows, Survey, decode_rows
-from barnraise.wire.frames import Buffer, decode_to_standby, encode
+from barnraise.wire.following import (
+    CopiedFile,
+    Copy,
+    Follow,
+    Followed,
+    Inventory,
+    Rows,
+    Survey,
+    decode_rows,
+    decode_to_standby,
+)
+from barnraise.wire.frames import Buffer, encode
 from barnraise.wire.messages import LATER, PROTOCOL_VERSION, Chunk, Fetch, Gone, Message, Stop, Term
 
 ANSWER = 1.0

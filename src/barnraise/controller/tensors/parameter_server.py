@@ -21,7 +21,7 @@ from barnraise.compression.base import Codec, Reader
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
-from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step
+from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step, Sum
 from barnraise.controller.tensors.stages.opening import Open, Weigh, codec_of
 from barnraise.controller.tensors.stages.pipeline import Pipeline, of_contribution, of_version
 from barnraise.controller.tensors.stages.preserving import Preserve
@@ -167,19 +167,21 @@ class ParameterServer:
         read: ReadPayload,
         rate: float = 1.0,
         scales: Sequence[float] = (),
+        sums: Sequence[Sum] = (),
     ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `rate` multiplies the outer optimizer's learning rate, and each of `scales` the aggregate of one of the ranges
-        into which the slots' ranges cut each other, in order. Parameters outside the ranges do not change. A slot
+        `sums` are those of cohorts whose updates have no slots of contributions. `rate` multiplies the outer
+        optimizer's learning rate, and each of `scales` the aggregate of one of the ranges into which the ranges of
+        slots and sums cut each other, in order. Parameters outside the ranges do not change. A slot
         without contributions has lost them; when all have, the version equals the one before, and no momentum steps.
 
-        Raises VersionRefusedError when payloads cannot be decoded, or numbers would not be finite; nothing is changed
-        then.
+        Raises VersionRefusedError when payloads cannot be decoded, numbers would not be finite, or the rule takes no
+        sums; nothing is changed then.
         """
         assert version == self.version + 1
-        making = Making(version, slots, read, rate, scales, size=len(self.parameters))
-        if any(slot.contributions and not slot.excluded for slot in slots):
+        making = Making(version, slots, read, rate, scales, size=len(self.parameters), sums=sums)
+        if sums or any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)
         else:
             self._repeat(making)

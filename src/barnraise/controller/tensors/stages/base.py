@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from torch import Tensor
 
 from barnraise.compression.base import Array, Encoded, Reader
 from barnraise.controller.state.actions import Slot
+from barnraise.core.errors import InputError
 from barnraise.core.types import ParameterRange
 
 ReadPayload = Callable[[int], Any]
@@ -39,6 +41,16 @@ class Row:
     @property
     def parameters(self) -> ParameterRange:
         return self.slot.parameters
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Return the nodes behind the row: one."""
+        return (self.slot.node,)
+
+    @property
+    def trust(self) -> float:
+        """Return the trust of its node."""
+        return self.slot.trust
 
     @property
     def age(self) -> int:
@@ -71,12 +83,70 @@ class Row:
             reader.add(start, out, factor)
 
 
+class Vector(Protocol):
+    """A float32 vector that is read span by span, such as a payload's `compression.base.Reader`."""
+
+    @property
+    def largest(self) -> float:
+        """Return an upper bound of the elements' magnitudes."""
+
+    def read(self, start: int, out: Array) -> None:
+        """Read the elements from `start` on into `out` (float32)."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The weighted sum of a cohort's updates for a range of the parameters, in place of their rows.
+
+    `total` reads sum_i w_i x_i over the range, `weight` is sum_i w_i in the unit of the rows' weights. `nodes` are
+    those whose updates are in it, `ages` [nodes] their staleness. A rule reads it as one row: the mean of the cohort,
+    of the cohort's weight. InputError unless the weight is positive and there are nodes.
+    """
+
+    parameters: ParameterRange
+    total: Vector
+    weight: float
+    nodes: Sequence[str]
+    ages: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.weight < math.inf:
+            raise InputError(f"a sum of weight {self.weight}, but its weights must add up to a positive number")
+        if not self.nodes or len(self.nodes) != len(self.ages):
+            raise InputError(f"a sum of {len(self.nodes)} nodes with {len(self.ages)} ages; give each node and its age")
+
+    @property
+    def trust(self) -> float:
+        """Return 1: the weights in the sum hold the trust of its nodes."""
+        return 1.0
+
+    @property
+    def age(self) -> int:
+        """Return the staleness of the oldest update in it."""
+        return max(self.ages)
+
+    @property
+    def largest(self) -> float:
+        """Return an upper bound of the mean's elements."""
+        return self.total.largest / self.weight
+
+    def read(self, start: int, out: Array) -> None:
+        """Read the mean of the cohort from parameter `start` on, within its range, into `out` (float32)."""
+        self.total.read(start - self.parameters.start, out)
+        out /= np.float32(self.weight)
+
+
+Input: TypeAlias = Row | Sum
+"""A row that the aggregation rule reads: one node's update, or the mean of a cohort whose updates are known as a sum.
+"""
+
+
 @dataclass
 class Making:
     """A version that is being made of `slots`.
 
-    The rows of the slots, the parameters that move (`moving`), and the delta (`encoded`). The model has `size`
-    parameters.
+    The rows of the slots, the `sums` of cohorts whose rows are not known, the parameters that move (`moving`), and the
+    delta (`encoded`). The model has `size` parameters.
     """
 
     version: int
@@ -85,9 +155,15 @@ class Making:
     rate: float
     scales: Sequence[float]
     size: int
+    sums: Sequence[Sum] = ()
     rows: list[Row] = field(default_factory=list)
     moving: slice = field(default_factory=lambda: slice(0, 0))
     encoded: Encoded | None = None
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """Return all that the aggregation rule reads: the rows, then the sums."""
+        return [*self.rows, *self.sums]
 
 
 class Stage:

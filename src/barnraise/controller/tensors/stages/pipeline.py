@@ -1,7 +1,12 @@
 """The stages of a contribution at its arrival, and of a version: two lists.
 
-    contribution   (unmask) -> decoded -> measured           then `controller.work.admission` says whether it may
-    version        open -> (unmask) -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
+    contribution   decoded -> measured                       then `controller.work.admission` says whether it may
+    version        open -> weigh -> preserve -> reduce -> outer -> residual -> requantise -> publish
+
+`open` makes a row of each slot, and `weigh` gives it its weight. Updates that the controller may see only in their sum
+make no rows: they come to `reduce` as a `base.Sum`. `reduce` takes rows, sums or both, as the rule declares
+(`aggregation.catalog.Traits.needs`). Where the downlink codec leaves nothing out, there is no `residual`; where it must
+see the whole delta before it writes, `collect` and `deliver` stand in place of `requantise`.
 
 A stage in between is a class of its own, in a file of its own, and a line here.
 

@@ -1,4 +1,4 @@
-"""The pseudo-gradient of a version: the aggregation rule over its rows, read span by span.
+"""The pseudo-gradient of a version: the aggregation rule over its rows and sums, read span by span.
 
 The rule's mixing is settled before anything of the version is made.
 """
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.aggregation.context import Context, names_of, of_nodes
-from barnraise.controller.tensors.stages.base import Making, Row, Stage
-from barnraise.core.errors import OptionError
+from barnraise.controller.tensors.stages.base import Input, Making, Stage
+from barnraise.core.errors import InputError, OptionError
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
@@ -35,9 +35,9 @@ _NONE = msgspec.msgpack.encode({})
 
 
 class Reduce(Stage):
-    """Aggregates the rows by the rule.
+    """Aggregates rows, sums of cohorts, or both by the rule.
 
-    The rule's state, vectors of all parameters and values, is here.
+    A rule that needs rows refuses sums. The rule's state, vectors of all parameters and values, is here.
     """
 
     def __init__(self, rule: Rule, crew: Crew) -> None:
@@ -49,7 +49,7 @@ class Reduce(Stage):
         self._gradient: PseudoGradient | None = None
 
     def prepare(self, making: Making) -> None:
-        nodes = [row.slot.node for row in making.rows]
+        nodes = [node for each in making.inputs for node in each.nodes]
         names = names_of(self._rule.keeps, nodes)
         kept = {name: self._kept[name] if name in self._kept else torch.zeros(making.size) for name in names}
         values = msgspec.msgpack.decode(self._values)
@@ -112,29 +112,32 @@ class Reduce(Stage):
 
 @dataclass(frozen=True)
 class _Reduced:
-    """A range of the parameters, its rows, and their aggregate."""
+    """A range of the parameters, its rows and sums, and their aggregate."""
 
     parameters: ParameterRange
-    rows: Sequence[Row]
+    rows: Sequence[Input]
     combination: Combination
     scale: float | None
 
 
 class PseudoGradient:
-    """The rule's aggregate of a version's rows and of its `kept` state, for each range.
+    """The rule's aggregate of a version's rows, its sums and its `kept` state, for each range.
 
-    Ranges are those into which the slots' ranges cut each other. Each of the version's scales multiplies the aggregate
-    of one of them, in order, where there are several. A range whose rows are lost, and gaps between ranges, are zero.
-    InputError where the rule takes no such rows.
+    Ranges are those into which the ranges of slots and sums cut each other. Each of the version's scales multiplies the
+    aggregate of one of them, in order, where there are several. A range whose rows are lost, and gaps between ranges,
+    are zero.
+    InputError where the rule takes no such rows, or no sums.
     """
 
     def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
         self.kept = kept
-        cut, scales = disjoint(slot.parameters for slot in making.slots), making.scales
+        _require_rows(rule, making)
+        covered = [slot.parameters for slot in making.slots] + [each.parameters for each in making.sums]
+        cut, scales = disjoint(covered), making.scales
         self.start, self.stop = cut[0].start, cut[-1].stop
         self._reduced = []
         for index, parameters in enumerate(cut):
-            there = _voting(rule, [row for row in making.rows if covers(row.parameters, parameters)])
+            there = _voting(rule, [row for row in making.inputs if covers(row.parameters, parameters)])
             if there:
                 context = _context(rule, parameters, there, kept, values, making.version)
                 combination = _combined(rule, parameters, there, context, crew)
@@ -169,9 +172,19 @@ class PseudoGradient:
         out[covered:] = 0
 
 
-def _voting(rule: Rule, rows: Sequence[Row]) -> Sequence[Row]:
+def _require_rows(rule: Rule, making: Making) -> None:
+    """Raise InputError where the rule needs rows, but there are sums."""
+    if making.sums and rule.needs == "rows":
+        name, nodes = "+".join(entry.name for entry, _ in rule.parts), sum(len(each.nodes) for each in making.sums)
+        raise InputError(
+            f"aggregation rule '{name}' needs each update as a row, but those of {nodes} nodes came as a sum; "
+            "set aggregation.rule to mean, which needs a sum alone, or let nodes send their updates one by one"
+        )
+
+
+def _voting(rule: Rule, rows: Sequence[Input]) -> Sequence[Input]:
     """Return the rows for the rule: all of them where it weighs them, or could not do with fewer."""
-    trusted = [row for row in rows if row.slot.trust >= VOTES]
+    trusted = [row for row in rows if row.trust >= VOTES]
     if len(trusted) == len(rows):
         return rows
     try:
@@ -184,18 +197,20 @@ def _voting(rule: Rule, rows: Sequence[Row]) -> Sequence[Row]:
 def _context(
     rule: Rule,
     parameters: ParameterRange,
-    rows: Sequence[Row],
+    rows: Sequence[Input],
     kept: Mapping[str, Tensor],
     values: dict[str, Any],
     version: int,
 ) -> Context:
-    nodes = [row.slot.node for row in rows]
+    nodes = ["+".join(row.nodes) for row in rows]
     names = names_of(rule.keeps, nodes)
     there = {name: kept[name].numpy()[parameters.start : parameters.stop] for name in names}
     return Context(nodes, [row.age for row in rows], values, there, version)
 
 
-def _combined(rule: Rule, parameters: ParameterRange, rows: Sequence[Row], context: Context, crew: Crew) -> Combination:
+def _combined(
+    rule: Rule, parameters: ParameterRange, rows: Sequence[Input], context: Context, crew: Crew
+) -> Combination:
     def read(row: int, start: int, out: Array) -> None:
         rows[row].read(parameters.start + start, out)
 
