@@ -10,7 +10,17 @@ from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.state.effects import SCORED_ROWS, Aggregate, Gate
-from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
+from barnraise.core.types import (
+    AnyResult,
+    AnyTask,
+    Blob,
+    Contribution,
+    Inspection,
+    News,
+    PayloadResult,
+    Sketched,
+    Update,
+)
 
 NANO = 1e-9
 HASH = 0.63 * NANO  # SHA-256, a byte
@@ -92,9 +102,14 @@ class ControllerCosts:
         """Return the cost of losses and gradients, with all nodes and without one, as in a run without liars."""
         return 2 * 3 * action.rows * self._row
 
-    def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
-        """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them."""
-        size, num_bytes = contribution.parameters.stop - contribution.parameters.start, contribution.payload.num_bytes
+    def inspect(self, result: PayloadResult, depth: Inspection = "full", *, sketched: bool = False) -> float:
+        """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them.
+
+        At another depth than "full", that of its digest alone.
+        """
+        if depth != "full" or not isinstance(result, Contribution):
+            return HASH * result.payload.num_bytes
+        size, num_bytes = result.parameters.stop - result.parameters.start, result.payload.num_bytes
         look = HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
         return look + (self.codec.decode.seconds(size, num_bytes) + SKETCH * size) * sketched
 

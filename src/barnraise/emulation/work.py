@@ -25,7 +25,9 @@ from barnraise.core.types import (
     Evaluate,
     Finding,
     Flush,
+    Inspection,
     News,
+    PayloadResult,
     Sketched,
     Task,
     Train,
@@ -99,7 +101,9 @@ class ControllerWork(Protocol):
     def release(self, digests: tuple[str, ...]) -> None:
         """Release deltas that no task names any more."""
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
         """Return the payload's norm and its defect, at its arrival."""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
@@ -198,7 +202,9 @@ class CostedControllerWork:
     def release(self, digests: tuple[str, ...]) -> None:
         """Do nothing: there is no state."""
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
         return 1.0, ""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:

@@ -23,14 +23,14 @@ from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
 from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step, Sum
 from barnraise.controller.tensors.stages.opening import Open, Weigh, codec_of
-from barnraise.controller.tensors.stages.pipeline import Pipeline, of_contribution, of_version
+from barnraise.controller.tensors.stages.pipeline import Pipeline, of_payload, of_version
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import SPAN, Crew
-from barnraise.core.types import Blob, Contribution, ParameterRange
+from barnraise.core.types import Blob, Contribution, Inspection, ParameterRange, PayloadResult
 from barnraise.training.base import OuterOptimizer
 
 _LARGEST_MULTIPLE = 1 << 22
@@ -79,7 +79,7 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.looks = of_contribution(self.codecs)
+        self.looks = of_payload(self.codecs)
         self.stages = of_version(
             self._preserve,
             self._publish,
@@ -119,11 +119,14 @@ class ParameterServer:
         """Tell the snapshot `frozen` of this version's vectors before they change."""
         self._preserve.watch(frozen)
 
-    def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
-        """Return the L2 norm of the update in `payload` by `offer`, and its defect (empty: none)."""
-        arrival = Arrival(offer, payload)
+    def inspect(self, payload: Any, result: PayloadResult, depth: Inspection = "full") -> tuple[float, str]:
+        """Return the L2 norm of the update in `payload`, and the payload's defect (empty: none), as seen at `depth`.
+
+        The norm is 0 at another depth than "full".
+        """
+        arrival = Arrival(result, payload)
         try:
-            for stage in self.looks:
+            for stage in self.looks[depth]:
                 stage.look(arrival)
         except PayloadError as error:
             return 0.0, str(error)
