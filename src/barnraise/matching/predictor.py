@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 import msgspec
 
@@ -88,7 +87,7 @@ class Times(msgspec.Struct, frozen=True, gc=False):
 
     def waits(self, given: float, free: float) -> float:
         """Return the seconds for which a free node has to wait for the task's bytes."""
-        return max(0.0, given + self.fetch - max(given, free))
+        return max(0.0, given + self.fetch - (given if given > free else free))
 
     def deviation(self, given: float, free: float) -> float:
         """Return the standard deviation of `end` in seconds.
@@ -113,7 +112,8 @@ class Seen(msgspec.Struct, array_like=True):
 
     @property
     def pace(self) -> float:
-        return math.log(within(self.seconds / self.work))
+        pace = self.seconds / self.work
+        return math.log(pace if SHORTEST <= pace <= LONGEST else within(pace))
 
 
 class Learned(msgspec.Struct):
@@ -242,7 +242,9 @@ def spread(differences: Sequence[float]) -> float:
     """
     if len(differences) < 2:
         return UNKNOWN_SPREAD
-    return max(LEAST_SPREAD, 1.5 * median(map(abs, differences)))
+    ordered, half = sorted(map(abs, differences)), len(differences) // 2
+    median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return max(LEAST_SPREAD, 1.5 * median)
 
 
 def within(value: float) -> float:

@@ -74,26 +74,28 @@ class Speeds(Part):
         if self.at >= 0 and now < self.stale_at and self.news - self.at < (state.num_live // 4 or 1):
             return
         self.at, self.count = self.news, self.count + 1
-        living = [node for node in state.nodes.values() if node.live]
-        seen = [node for node in living if node.speed.rate > 0.0]
-        self.turnaround = median((node.owner, node.speed.turnaround) for node in seen)
+        living = [(node.owner, node) for node in state.nodes.values() if node.live]
+        seen = [(owner, node) for owner, node in living if node.speed.rate > 0.0]
+        self.turnaround = median([(owner, node.speed.turnaround) for owner, node in seen])
         self.stale_at = now + max(LEAST_PATIENCE / 2, self.turnaround)
-        told = [(node.owner, node.speed.rate or node.session.profile.tokens_per_second) for node in living]
+        told = [(owner, node.speed.rate or node.session.profile.tokens_per_second) for owner, node in living]
         self.middle = _middle(told)
-        rates = [node.speed.rate for node in seen]
-        most = share((node.owner for node in seen), (node.owner for node in living)) >= MOST_SEEN
+        rates = [node.speed.rate for _, node in seen]
+        most = share([owner for owner, _ in seen], [owner for owner, _ in living]) >= MOST_SEEN
         self.lowest = min(rates) if most and rates else self.middle / SPREAD
         self.highest = max(rates) if most and rates else self.middle * SPREAD
-        self.counted = [node for node in living if self._counts(node)]
-        working = [node for node in self.counted if node.open or node.speed.rate > 0.0]
-        self.median = _middle((node.owner, self.known(node)) for node in working)
-        periods = [(node.owner, self.period(node), node.speed.rate > 0.0) for node in self.counted]
-        self.usual_period = _middle((owner, period) for owner, period, _ in periods)
-        usual = _middle((owner, period) for owner, period, seen_once in periods if seen_once)
-        self.num_keeping_pace = sum(not seen_once or period <= OVERDUE * usual for _, period, seen_once in periods)
-        self.total = sum(min(self.known(node), SPREAD * self.median) for node in working)
-        self.travel = _middle((node.owner, node.updates.travel) for node in living)
-        self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)
+        counted = [(owner, node) for owner, node in living if self._counts(node)]
+        self.counted = [node for _, node in counted]
+        working = [(owner, self.known(node)) for owner, node in counted if node.open or node.speed.rate > 0.0]
+        self.median = _middle(working)
+        periods = [(owner, self.period(node), node.speed.rate > 0.0) for owner, node in counted]
+        self.usual_period = _middle([(owner, period) for owner, period, _ in periods])
+        usual = _middle([(owner, period) for owner, period, seen_once in periods if seen_once])
+        latest, most_known = OVERDUE * usual, SPREAD * self.median
+        self.num_keeping_pace = sum([not seen_once or period <= latest for _, period, seen_once in periods])
+        self.total = sum([min(known, most_known) for _, known in working])
+        self.travel = _middle([(owner, node.updates.travel) for owner, node in living])
+        self.usual_staleness = median([(owner, float(node.updates.staleness)) for owner, node in seen])
 
     def estimate(self, node: NodeState) -> float:
         """Return the node's tokens a second; 0 while unknown."""
@@ -168,7 +170,7 @@ class Speeds(Part):
 
 def _middle(found: Iterable[tuple[str, float]]) -> float:
     """Return the median of the values above 0; 0 where there is none."""
-    return median((owner, value) for owner, value in found if value > 0.0)
+    return median([(owner, value) for owner, value in found if value > 0.0])
 
 
 def delay(node: NodeState, first: float) -> float:
