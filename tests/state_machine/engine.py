@@ -127,7 +127,7 @@ _SETTINGS = EngineSettings(
     manifest=MANIFEST,
     leases=LeaseSettings(heartbeat=1.0, lease=5.0, longest=20.0),
     payloads=PayloadSettings(
-        num_parameters=100,
+        exchanged=100,
         partitions=((ParameterRange(0, 100),),),
         rungs=(500,),
         last=0,
@@ -787,7 +787,7 @@ class Account:
             lengths = self.settings.tasks.rows.lengths
             assert d.tokens == sum(lengths[r.shard] * (r.stop - r.start) for r in d.rows)
             self.span[d.assignment] = 0, d.local_steps
-        whole = ParameterRange(0, self.settings.payloads.num_parameters)
+        whole = ParameterRange(0, self.settings.payloads.exchanged)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
         assert d.terms.parameters in ((whole,) if d.kind == "flush" else allowed)
         assert self.settings.asynchronous or self.flushing or (d.terms.max_staleness == 0 and not self.closed)

@@ -327,10 +327,9 @@ class Node:
         self.handle(incarnation, we.Updated(news.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
-        sim, task = self.sim, action.task
+        sim, task, steps = self.sim, action.task, action.task.steps
         self.work.begin(task)
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
-        steps = task.steps
         step = task.effort / max(1, steps) / self.spec.rate * math.exp(self._chance.gauss(0.0, JITTER))
         step *= self.work.conduct.pace(task.id)
         if 0 < action.ask_at <= steps:

@@ -123,13 +123,13 @@ class CostedNodeWork:
     """Yields payloads of the right size.
 
     Losses are not modelled (0). It has no state, so one is enough for all honest nodes. `payload_bytes` at each rung
-    are for an update of `num_parameters` parameters.
+    are for an update of `num_values` values.
     """
 
     def __init__(
-        self, payload_bytes: Sequence[int], num_parameters: int, costs: NodeCosts, conduct: Conduct = HONEST
+        self, payload_bytes: Sequence[int], num_values: int, costs: NodeCosts, conduct: Conduct = HONEST
     ) -> None:
-        self.payload_bytes, self.num_parameters, self.costs = payload_bytes, num_parameters, costs
+        self.payload_bytes, self.num_values, self.costs = payload_bytes, num_values, costs
         self.conduct = conduct
 
     def start(self) -> None:
@@ -151,7 +151,7 @@ class CostedNodeWork:
         return _COSTED[type(task)](self, task, steps)
 
     def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
-        share = (task.parameters.stop - task.parameters.start) / self.num_parameters
+        share = (task.parameters.stop - task.parameters.start) / self.num_values
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
         found = Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)

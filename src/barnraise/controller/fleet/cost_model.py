@@ -107,7 +107,7 @@ class CostModel(Part):
         if not kind_of(decision.kind).contributes:
             return 0.0
         covered = decision.terms.parameters
-        return self.payloads.rungs[decision.terms.rung] * (covered.stop - covered.start) / self.payloads.num_parameters
+        return self.payloads.rungs[decision.terms.rung] * (covered.stop - covered.start) / self.payloads.exchanged
 
     def _arrived(self, event: Arrived) -> Steps:
         """Measure the node's upload rate from an arrived payload that travelled for itself."""

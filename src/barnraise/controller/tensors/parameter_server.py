@@ -52,7 +52,7 @@ class ParameterServer:
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those of contributions, by their
     numbers. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal steps
-    (FedNova). `shared` is the start of moments that are published behind the parameters. `average`: see `Publish`.
+    (FedNova). Moments are published behind the parameters from `moments_start` on. `average`: see `Publish`.
     `parameters` and all of `state` are changed in place: a caller that wants to keep a version freezes it (`watch`) or
     copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
     the work in spans of `chunk` elements or a few more, a multiple of the codecs' blocks.
@@ -68,7 +68,7 @@ class ParameterServer:
         downlink: Codec,
         outer: OuterOptimizer,
         alike: bool = False,
-        shared: int | None = None,
+        moments_start: int | None = None,
         average: float = 0.0,
         threads: int = 1,
         chunk: int = SPAN,
@@ -89,7 +89,7 @@ class ParameterServer:
             outer=outer,
             downlink=downlink,
             crew=crew,
-            shared=shared,
+            moments_start=moments_start,
         )
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple

@@ -120,7 +120,7 @@ def refuse_inspection(norm: float, reason: str, payloads: PayloadSettings) -> st
         return f"norm is {norm}: the update holds NaN or infinite values"
     if payloads.max_norm is not None and norm > payloads.max_norm:
         return f"norm {norm:.4g} is above trust.max_update_norm {payloads.max_norm:g}"
-    most = LARGEST * math.sqrt(payloads.num_parameters)
+    most = LARGEST * math.sqrt(payloads.exchanged)
     if payloads.max_norm is None and norm > most:
         return f"norm {norm:.4g} is above {most:.4g}, which no model could follow"
     return ""

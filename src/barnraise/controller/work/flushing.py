@@ -43,7 +43,7 @@ class Flushing(TaskKind):
             if not self.state.works[opened].task.contributes:
                 yield from self.membership.release(node, opened, "it hands in its residual")
         number, base = self.state.totals.assigned + 1, self.state.newest.version
-        whole = ParameterRange(0, self.payloads.num_parameters)
+        whole = ParameterRange(0, self.payloads.exchanged)
         decision = Assigned(
             time=self.now,
             assignment=number,

@@ -77,7 +77,7 @@ class Run:
     ) -> None:
         self.workers = workers if workers is not None else Workers()
         self.settings = engine_settings(
-            num_parameters=SIZE,
+            exchanged=SIZE,
             tokens=600,
             most=10**4,
             memory=1 << 30,

@@ -61,7 +61,7 @@ def of_version(
     outer: OuterOptimizer,
     downlink: Codec,
     crew: Crew,
-    shared: int | None = None,
+    moments_start: int | None = None,
 ) -> list[Stage]:
     """Return the stages from contributions to a version."""
     return [
@@ -69,7 +69,7 @@ def of_version(
         Weigh(alike),
         preserve,
         Reduce(rule, crew),
-        Outer(outer, shared),
+        Outer(outer, moments_start),
         *requantising(downlink),
         publish,
     ]
