@@ -56,8 +56,8 @@ class Leases(Part):
 
         Returns whether it was passed over as a suspect: then it may get work now.
         """
-        now = self.context.now
-        if now - self._heard_at > 2.0 * self.heartbeat:
+        now, heartbeat = self.context.now, self.heartbeat
+        if now - self._heard_at > 2.0 * heartbeat:
             self.listen()
         else:
             self._heard_at = now
@@ -69,9 +69,12 @@ class Leases(Part):
         present[record.id] = record
         if self._excused:
             seen += self._take_excuse(record)
-        frames.detector.heard(now, now - seen, self.heartbeat)
-        passed_over, record.session.passed_over = record.session.passed_over, False
-        return passed_over
+        frames.detector.heard(now, now - seen, heartbeat)
+        session = record.session
+        if not session.passed_over:
+            return False
+        session.passed_over = False
+        return True
 
     def listen(self) -> None:
         """Note a frame after a time without any, which does not count for any node's link."""

@@ -114,8 +114,9 @@ class Speeds(Part):
 
     def period(self, node: NodeState) -> float:
         """Return the seconds from one contribution of the node to the next; 0 while unknown."""
-        if node.speed.rate > 0.0:
-            return node.speed.tokens / node.speed.rate
+        speed = node.speed
+        if speed.rate > 0.0:
+            return speed.tokens / speed.rate
         rate = self.known(node)
         return self.tokens / rate if rate > 0.0 else 0.0
 

@@ -31,14 +31,14 @@ class BufferDeadline(Part):
 
         Infinite when the buffer is empty, or one of the awaited nodes does not work yet.
         """
-        state = self.state
+        state, now = self.state, self.context.now
         since = state.buffer.time if self.asynchronous else state.buffer.half_time
         if since == math.inf:
             return math.inf
-        if self.now < since + LEAST_SECONDS:
+        if now < since + LEAST_SECONDS:
             return since + LEAST_SECONDS  # most are closed by then
         of = state.newest.version, since
-        if of != self._of or self._until <= self.now or not self._awaited(self._last) or self._here != self._is_here():
+        if of != self._of or self._until <= now or not self._awaited(self._last) or self._here != self._is_here():
             self._of = of
             self._until, self._last = self._find()
             self._here = self._is_here()
