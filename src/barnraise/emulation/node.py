@@ -189,8 +189,7 @@ class Node:
     def _download(self, size: int) -> float:
         """Return when bulk that the controller sends now arrives."""
         start, end = self.sim.outbound.take(self.sim.now, size)
-        arrival, earliest = self._down.bulk(start, size), end + self.spec.link.down.delay
-        return arrival if arrival > earliest else earliest
+        return max(self._down.bulk(start, size), end + self.spec.link.down.delay)
 
     def _send(self, action: wa.Send) -> None:
         sim, message = self.sim, action.message
