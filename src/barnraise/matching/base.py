@@ -79,8 +79,18 @@ class NodeView:
     work_capacity: float = LARGEST_AMOUNT  # C_i: the work of all tasks that it takes at once
 
     def __post_init__(self) -> None:
-        amounts = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust", "work_capacity")
-        _check_amounts("node", self, amounts)
+        most = LARGEST_AMOUNT
+        if not (
+            0 <= self.speed <= most
+            and 0 <= self.up_bandwidth <= most
+            and 0 <= self.down_bandwidth <= most
+            and 0 <= self.latency <= most
+            and 0 <= self.memory_bytes <= most
+            and 0 <= self.trust <= most
+            and 0 <= self.work_capacity <= most
+        ):  # a loop over the names takes five times as long, for each node that asks
+            names = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust", "work_capacity")
+            _check_amounts("node", self, names)
         if type(self.capacity) is not int or not 0 <= self.capacity <= LARGEST_AMOUNT:
             raise InputError(f"node {self.id!r}: capacity is {self.capacity!r}, but must be a whole number from 0 up")
 

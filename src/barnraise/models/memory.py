@@ -23,7 +23,7 @@ from barnraise.models.config import lookup
 from barnraise.models.exchange.record import Exchange
 
 FLOAT = 4
-HOST_VECTORS = 6  # of a worker, as long as what travels: replica, start, end, residual, movement, arriving snapshot
+HOST_VECTORS = 6  # vectors of a worker that are as long as what travels: see `worker`
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
 FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
@@ -93,8 +93,9 @@ def worker(
 ) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds the model's parameters and buffers; gradients and the optimizer's `inner_states` vectors of those that are
-    trained; and `HOST_VECTORS` of what travels.
+    It holds the model's parameters and buffers; as long as what is trained, gradients and the optimizer's `inner_states`
+    vectors; as long as what travels, replica, start and end of a task, residual, the last movement of versions, and an
+    arriving snapshot.
     """
     values = model_size(resolved) + (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(

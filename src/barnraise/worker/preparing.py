@@ -27,11 +27,14 @@ from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
-from barnraise.worker.terms import SNAPSHOT_EXTRA, require_size
+from barnraise.worker.terms import require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
 
+
+PART_EXTRA = 1 << 20
+"""Bytes of a frozen part beside its parameters, at most: their names and shapes."""
 
 NET_BYTES, THREAD_BYTES = 256 << 20, 16 << 20
 """Memory beyond the lent amount at which the process fails rather than take more: for the allocator and the transport,
@@ -91,8 +94,8 @@ async def prepare(
     for info in meta.row_files():
         fetcher.cache.place(info.sha256, folder / info.name)
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
-    largest = FLOAT * model_size(manifest.model) + SNAPSHOT_EXTRA
     for part in manifest.exchange.frozen:
+        largest = FLOAT * await in_training(partial(model_size, manifest.model)) + PART_EXTRA
         require_size(f"frozen part {part.name}", part.blob, largest)
         fetcher.cache.place(part.blob.digest, folder / part.name)
         fetcher.limit = max(fetcher.limit, part.blob.num_bytes)

@@ -39,7 +39,9 @@ class LeaseSettings:
 
     def intervals(self, live: int) -> tuple[float, float]:
         """Return heartbeat and lease in seconds for `live` nodes: both grow where these are too many."""
-        stretch = max(1.0, live / (self.fleet * self.heartbeat))
+        stretch = live / (self.fleet * self.heartbeat)
+        if stretch <= 1.0:
+            return self.heartbeat, self.lease
         return self.heartbeat * stretch, self.lease * stretch
 
 
@@ -108,8 +110,8 @@ class TaskSettings:
 
     def memory_for(self, rows: Iterable[RowRange]) -> int:
         """Return the bytes that a worker needs to train on these rows, one at a time; 0 for rows of no shard."""
-        shards = (some.shard for some in rows if some.shard < self.rows.num_shards)
-        return max((self.needs.memory.get(self.rows.lengths[shard], 0) for shard in shards), default=0)
+        needs, lengths = self.needs.memory, self.rows.lengths
+        return max([needs.get(lengths[some.shard], 0) for some in rows if some.shard < len(lengths)], default=0)
 
     @property
     def tokens(self) -> int:
@@ -148,7 +150,10 @@ class VersionSettings:
 
     def least(self, living: int) -> int:
         """Return the least number of distinct nodes for a version, while `living` nodes live."""
-        return max(1, self.minimum_nodes, self.wanted_nodes(living))
+        least, wanted = self.minimum_nodes, self.wanted_nodes(living)
+        if wanted > least:
+            least = wanted
+        return least if least > 1 else 1
 
 
 @dataclass(frozen=True)
