@@ -93,8 +93,8 @@ def worker(
 ) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds the model's parameters and buffers; as long as what is trained, gradients and the optimizer's `inner_states`
-    vectors; as long as what travels, replica, start and end of a task, residual, the last movement of versions, and an
+    It holds the model's parameters and buffers; as long as what is trained, gradients and the optimizer's
+    `inner_states` vectors; as long as what travels, replica, start and end of a task, residual, the last movement of versions, and an
     arriving snapshot.
     """
     values = model_size(resolved) + (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
