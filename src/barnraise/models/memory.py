@@ -93,9 +93,9 @@ def worker(
 ) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds the model's parameters and buffers; as long as what is trained, gradients and the optimizer's
-    `inner_states` vectors; as long as what travels, replica, start and end of a task, residual, the last movement of versions, and an
-    arriving snapshot.
+    It holds the model's parameters and buffers. As long as what is trained are gradients and the optimizer's
+    `inner_states` vectors. As long as what travels are replica, start and end of a task, residual, the last movement of
+    versions, and an arriving snapshot.
     """
     values = model_size(resolved) + (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
