@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.state.effects import SCORED_ROWS, Aggregate, Gate
+from barnraise.core import ranges
 from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
 
 NANO = 1e-9
@@ -34,7 +35,7 @@ class NodeCosts:
         """Return the cost from parameters to a payload: delta, residual, encoding, new residual, digest."""
         if not isinstance(result, Contribution):
             return SKETCH * self.num_parameters if isinstance(result, Sketched) else 0.0
-        payload, size = result.payload, result.parameters.stop - result.parameters.start
+        payload, size = result.payload, ranges.size(result.parameters)
         coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
         return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
 
@@ -54,7 +55,7 @@ class NodeCosts:
 
     def _decode(self, update: Update) -> float:
         changed = update.parameters
-        size = changed.stop - changed.start if changed else self.num_parameters
+        size = ranges.size(changed) if changed else self.num_parameters
         return self.downlink.decode.seconds(size, update.blob.num_bytes)
 
 
@@ -91,7 +92,7 @@ class ControllerCosts:
 
     def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
         """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them."""
-        size, num_bytes = contribution.parameters.stop - contribution.parameters.start, contribution.payload.num_bytes
+        size, num_bytes = ranges.size(contribution.parameters), contribution.payload.num_bytes
         look = HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
         return look + (self.codec.decode.seconds(size, num_bytes) + SKETCH * size) * sketched
 
@@ -102,11 +103,11 @@ class ControllerCosts:
         """
         total = 0.0
         for slot in action.slots:
-            size = slot.parameters.stop - slot.parameters.start
+            size = ranges.size(slot.parameters)
             total += self.row * size
             for held in slot.contributions:
                 total += self.codec.decode.seconds(size, payload_bytes[held.assignment])
-        moved = max(slot.parameters.stop for slot in action.slots) - min(slot.parameters.start for slot in action.slots)
+        moved = ranges.size(ranges.moved([slot.parameters for slot in action.slots]))
         there, back = self.downlink.encode, self.downlink.decode
         total += there.seconds(moved, delta.num_bytes) + back.seconds(moved, delta.num_bytes)
         return total + (OUTER + 2 * PASS) * moved + HASH * (4 * self.num_parameters + delta.num_bytes)

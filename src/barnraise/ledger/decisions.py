@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from barnraise.core.types import AnyResult, Contribution, NodeProfile, ParameterRange, RowRange, Transcript
+from barnraise.core.types import AnyResult, Contribution, NodeProfile, Ranges, RowRange, Transcript
 from barnraise.ledger.notes import Note
 
 UNKNOWN_CODEC = -1
@@ -77,7 +77,7 @@ class Terms(Columns, frozen=True, gc=False):
 
     max_staleness: int
     learning_rate: float
-    parameters: ParameterRange
+    parameters: Ranges
     rung: int = 0  # index of its compression
     compute: float = 0.0  # expected seconds of computing and of transfers; 0: unknown
     fetch: float = 0.0
@@ -142,7 +142,7 @@ class Judged(Decision, frozen=True, gc=False):
     staleness: int
     tokens: int
     norm: float
-    parameters: ParameterRange
+    parameters: Ranges
     weight: float  # its share of its node's slot is weight / sum of weights there
     scale: float = 1.0  # factor of its update: less than 1 where it was longer than its task allows
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.tensors.stages.opening import codec_of
+from barnraise.core import ranges
 from barnraise.core.types import Contribution
 
 
@@ -39,7 +40,7 @@ class Decoded(Look):
 
     def look(self, arrival: Arrival) -> None:
         offer = arrival.offer
-        size = offer.parameters.stop - offer.parameters.start
+        size = ranges.size(offer.parameters)
         codec = codec_of(self._codecs, offer.codec, arrival.payload, size)
         arrival.reader = codec.open(arrival.payload, size, offer.base)
 

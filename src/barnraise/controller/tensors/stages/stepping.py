@@ -38,11 +38,16 @@ class Outer(Stage):
         self._optimizer.begin(making.size)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        parameters = values.size if self._shared is None else max(0, min(values.size, self._shared - span.start))
-        self._optimizer.step(values[:parameters], span.start, making.rate)
-        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
+        for here, there in making.parts(span):
+            self._step(values[there], here.start, making.rate)
         np.negative(values, out=values)
         return values
+
+    def _step(self, values: Array, start: int, rate: float) -> None:
+        """Step along `values`, which are of the elements from `start` on."""
+        parameters = values.size if self._shared is None else max(0, min(values.size, self._shared - start))
+        self._optimizer.step(values[:parameters], start, rate)
+        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
 
     def vectors(self) -> dict[str, Tensor]:
         return {_told(name): moment for name, moment in self._optimizer.moments.items()}
