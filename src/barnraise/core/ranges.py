@@ -47,7 +47,7 @@ def pieces(ranges: Ranges) -> list[ParameterRange]:
     """Return the ranges one by one.
 
     >>> pieces((0, 8, 12, 16))
-    [ParameterRange(start=0, stop=8), ParameterRange(start=12, stop=16)]
+    [(0, 8), (12, 16)]
     """
     return [ParameterRange(*ranges[at : at + 2]) for at in range(0, len(ranges), 2)]
 
@@ -139,7 +139,7 @@ def place_of(ranges: Ranges, parameter: int) -> int:
 def disjoint(covered: Iterable[Ranges]) -> list[ParameterRange]:
     """Return the largest ranges, in order, that each of `covered` either covers or does not touch; gaps are left out.
 
-    >>> [tuple(piece) for piece in disjoint([(0, 8), (4, 8, 9, 12)])]
+    >>> disjoint([(0, 8), (4, 8, 9, 12)])
     [(0, 4), (4, 8), (9, 12)]
     """
     distinct = {piece for ranges in set(covered) for piece in pieces(ranges)}

@@ -121,6 +121,10 @@ class ParameterRange(typing.NamedTuple):
     start: int
     stop: int
 
+    def __repr__(self) -> str:
+        """Return the range as any other `Ranges` are shown."""
+        return f"({self.start}, {self.stop})"
+
 
 MOST_RANGES = 4096
 """In one update: more than any model has tensors in a row that another stage holds."""
