@@ -101,7 +101,7 @@ def settings(num_parameters: int, codec: str, options: dict[str, Any], payload_b
         run=RunId("bench"), tokens=2**52, asynchronous=True, worker=told, manifest=Blob("0" * 64, 1),
         leases=LeaseSettings(heartbeat=0.25, lease=60.0, longest=60.0),
         payloads=PayloadSettings(
-            num_parameters=num_parameters, partitions=((ParameterRange(0, num_parameters),),), rungs=(payload_bytes,),
+            exchanged=num_parameters, partitions=((ParameterRange(0, num_parameters),),), rungs=(payload_bytes,),
             last=0, delta=payload_bytes, most=payload_bytes, memory=1 << 30, max_norm=None,
         ),
         tasks=TaskSettings(

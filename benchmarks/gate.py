@@ -32,6 +32,7 @@ from barnraise.data.shards import Dataset
 from barnraise.data.text import build as build_data
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 from barnraise.models.memory import GATED_ROWS
 from barnraise.training.local import LocalTrainer, batch_loss
 
@@ -58,7 +59,7 @@ class Bench:
         torch.manual_seed(0)
         self.trainer = LocalTrainer(build(config), optimizer="sgd", options={"momentum": 0.0}, gradient_clip=None)
         self.start = self.trainer.flat.vector.clone()
-        self.weigher = Weigher(Evaluator(config, dataset, GATE_ROWS))
+        self.weigher = Weigher(Evaluator(config, Exchange.of(config), dataset, GATE_ROWS))
         self.rows = dataset.rows(0, 0, GATE_ROWS).astype("int64")
         self.train()
         self.downhill = self.trainer.flat.gradient.clone() * 0.01

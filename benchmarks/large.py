@@ -45,7 +45,7 @@ from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.ledger import Checkpoints
 from barnraise.ledger.chain import Head
-from barnraise.models.layout import FlatLayout
+from barnraise.models.exchange.layout import Layout
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.task_sessions import StatefulSession
@@ -270,7 +270,7 @@ def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: P
 def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
     torch.set_num_threads(machine.threads)
-    flat = SimpleNamespace(layout=FlatLayout.of([("all", (size,))]))
+    flat = SimpleNamespace(layout=Layout.of([("all", (size,))]))
     trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"))
     executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
     course = cast("StatefulSession", executor.course)

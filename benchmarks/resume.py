@@ -83,7 +83,7 @@ class History:
         self.keys = [Keys.generate() for _ in range(NODES)]
         self.server, self.checkpoints = host.server.executor.server, host.server.executor.checkpoints
         encoded = compression.create("topk", **dict(host.plan.compression.options)).encode(
-            torch.randn(host.num_parameters, generator=torch.Generator().manual_seed(0)) * 1e-3
+            torch.randn(host.exchange.exchanged, generator=torch.Generator().manual_seed(0)) * 1e-3
         )
         self.payload = encoded.to_bytes()
         self.blob = Blob(hashlib.sha256(self.payload).hexdigest(), encoded.num_bytes)

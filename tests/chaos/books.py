@@ -23,7 +23,18 @@ from barnraise.controller.state.effects import (
     Unmade,
 )
 from barnraise.controller.state.events import Event
-from barnraise.core.types import AnyResult, AnyTask, Audit, Blob, Contribution, Evaluate, Flush, News
+from barnraise.core.types import (
+    AnyResult,
+    AnyTask,
+    Audit,
+    Blob,
+    Contribution,
+    Evaluate,
+    Flush,
+    Inspection,
+    News,
+    PayloadResult,
+)
 from barnraise.emulation.conduct import HONEST
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
@@ -156,9 +167,11 @@ class ControllerBooks:
     def release(self, digests: tuple[str, ...]) -> None:
         self.deltas -= set(digests)
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
-        assert bytes(payload).decode() == contribution.payload.digest, "other bytes than were offered"
-        self.offered[node, contribution.assignment] = bytes(payload)
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
+        assert bytes(payload).decode() == result.payload.digest, "other bytes than were offered"
+        self.offered[node, result.assignment] = bytes(payload)
         return (math.nan if self.rng.random() < self.spoiled else 1.0), ""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:

@@ -87,7 +87,7 @@ def test_losses_are_those_that_the_controller_would_have_measured(
     assert {decision.node for decision in measured} <= {"one", "two", "three"}
     plan, dataset = resolve(load(path), purpose=Purpose.TRAIN), Dataset.open(run.data)
     manifest = Manifest.decode((run.path / "manifest.json").read_bytes())
-    evaluator, compared = evaluator_of(plan, manifest.model, dataset), 0
+    evaluator, compared = evaluator_of(plan, manifest.model, plan.exchange(manifest.model), dataset), 0
     for version, checkpoint in Checkpoints(run.checkpoints).readable().items():
         if version in told:
             parameters = checkpoint.tensors("parameters")["parameters"]

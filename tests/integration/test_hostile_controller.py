@@ -77,7 +77,7 @@ class Scripted:
         self.blobs = {info.sha256: (folder / "made" / info.name).read_bytes() for info in self.dataset.files()}
         self.shard = self.dataset.meta.shards[0]
         resolved = resolved or model()
-        size = memory.num_parameters(resolved)
+        size = memory.model_size(resolved)
         self.start = np.zeros(min(size, 10**6), np.float32).tobytes()
         info = self.dataset.files()[0]
         self.manifest = self.add(Manifest(resolved, Blob(info.sha256, info.bytes), size).encode())
@@ -269,7 +269,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
     meta = msgspec.structs.replace(
         controller.dataset.meta, shards=(msgspec.structs.replace(controller.shard, sha256=shard.digest),)
     )
-    size = memory.num_parameters(model())
+    size = memory.model_size(model())
     controller.manifest = controller.add(Manifest(model(), controller.add(meta.encode()), size).encode())
     outcome = controller.run(leaves=True)
     assert not outcome.final

@@ -78,7 +78,7 @@ def settings(key: str = "") -> EngineSettings:
     num_bytes = CODEC.max_bytes(SIZE)
     return engine_settings(
         run=RunId("test", key), worker=told(inner={"batch_size": 1}, uplink={"error_feedback": False}),
-        manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), num_parameters=SIZE,
+        manifest=Blob(hashlib.sha256(b"manifest").hexdigest(), 8), exchanged=SIZE,
         rows=shards.RowIndex([64], lengths=[16]), context=16, needs=RowNeeds(2, {}), tokens=10**9, batch_size=1,
         staleness=staleness.create("adaptive"),
         max_norm=100.0, most=num_bytes, partitions=((ParameterRange(0, SIZE),),), rungs=(num_bytes,), delta=num_bytes,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,10 +16,14 @@ from msgspec import inspect
 
 from barnraise.controller.shell.role_handlers import decode_incoming
 from barnraise.core.errors import WireError
+from barnraise.trust.roles import ROLES
 from barnraise.wire import decode_from_controller, decode_from_worker, encode
 from barnraise.wire import messages as m
+from barnraise.wire.frames import decoder
 
-MESSAGES = (*get_args(m.FromWorker), *get_args(m.FromController))
+SIDES = tuple(side for role in ROLES.values() for side in (role.says, role.hears))
+MESSAGES = tuple(dict.fromkeys(kind for side in SIDES for kind in side))
+DECODERS_OF = {kind: decoder(functools.reduce(operator.or_, side), m.HEADER_LIMIT) for side in SIDES for kind in side}
 DECODERS = (decode_from_worker, decode_from_controller, lambda frames: decode_incoming(frames, enrolled=False))
 
 
@@ -104,10 +110,8 @@ def test_every_field_is_bounded(kind: type[m.Message]) -> None:
 def test_round_trip(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(MESSAGES))
     message = data.draw(strategy(kind))
-    carries = isinstance(message, m.PayloadChunk | m.Chunk)
-    raw = data.draw(st.binary(min_size=1, max_size=300)) if carries else None
-    decode = decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
-    decoded, tail = decode(encode(message, raw))
+    raw = data.draw(st.binary(min_size=1, max_size=300)) if kind.raw is m.Raw.ALWAYS else None
+    decoded, tail = DECODERS_OF[kind](encode(message, raw))
     assert repr(decoded) == repr(message)  # by their text, in which NaN equals NaN
     assert (None if tail is None else bytes(tail)) == raw
 
@@ -138,10 +142,10 @@ def test_damaged_messages(data: st.DataObject) -> None:
     """A good message with bytes changed, cut off or added."""
     kind = data.draw(st.sampled_from(MESSAGES))
     message = data.draw(strategy(kind))
-    header = bytearray(encode(message, b"raw" if isinstance(message, m.PayloadChunk | m.Chunk) else None)[0])
+    header = bytearray(encode(message, b"raw" if kind.raw is m.Raw.ALWAYS else None)[0])
     for _ in range(data.draw(st.integers(1, 4))):
         header[data.draw(st.integers(0, len(header) - 1))] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(header)))
     frames = [bytes(header[:end]), *([b"raw"] if data.draw(st.booleans()) else [])]
-    for decode in DECODERS:
+    for decode in (*DECODERS, DECODERS_OF[kind]):
         understand(decode, frames)

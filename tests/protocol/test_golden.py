@@ -6,7 +6,9 @@ messages of a new role need none, since only a controller that knows the role ma
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 from collections.abc import Callable
 from functools import partial
@@ -28,10 +30,12 @@ from barnraise.core.types import (
     Train,
     Update,
 )
-from barnraise.wire import decode_from_controller, decode_from_worker, encode
+from barnraise.trust.roles import ROLES
+from barnraise.wire import decode_from_worker, encode
 from barnraise.wire import following as f
 from barnraise.wire import messages as m
 from barnraise.wire import observing as o
+from barnraise.wire.frames import decoder
 
 GOLDEN = Path(__file__).with_name("golden.json")
 A, B = "ab" * 32, "0123456789abcdef" * 4
@@ -156,24 +160,19 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (o.Observed("sat-neo"), b'{"run":"sat-neo"}'),
 ]
 
-OBSERVERS = {o.Observe, *get_args(o.ToObserver)} - {*get_args(m.FromController)}
-"""What only who looks on and the controller say."""
-
-STANDBYS = (set(get_args(f.FromStandby)) | set(get_args(f.ToStandby))) - {
-    *get_args(m.FromWorker),
-    *get_args(m.FromController),
-}
-"""What only a standby and its controller say."""
+EVERY = {kind for role in ROLES.values() for kind in (*role.says, *role.hears)}
+"""All messages of all roles."""
 
 
 def decoder_of(message: m.Message) -> Callable[..., Any]:
-    if isinstance(message, o.Observe):
+    """Return the decoder of those who receive this message."""
+    if isinstance(message, get_args(m.FromWorker)):
+        return decode_from_worker
+    if isinstance(message, m.Greeting):
         return partial(decode_incoming, enrolled=False)
-    if isinstance(message, o.Observed):
-        return o.decode_to_observer
-    if type(message) in STANDBYS:
-        return f.decode_from_standby if isinstance(message, get_args(f.FromStandby)) else f.decode_to_standby
-    return decode_from_worker if isinstance(message, get_args(m.FromWorker)) else decode_from_controller
+    sides = [side for role in ROLES.values() for side in (role.hears, role.says)]
+    side = next(side for side in sides if isinstance(message, side))
+    return decoder(functools.reduce(operator.or_, side), m.HEADER_LIMIT)
 
 
 def name_of(case: tuple[m.Message, bytes | None]) -> str:
@@ -193,7 +192,7 @@ def golden() -> dict[str, list[str]]:
 
 
 def test_every_message_is_here(golden: dict[str, list[str]]) -> None:
-    known = {kind.__name__ for kind in {*get_args(m.FromWorker), *get_args(m.FromController), *STANDBYS, *OBSERVERS}}
+    known = {kind.__name__ for kind in EVERY}
     assert set(map(name_of, MESSAGES)) == known
     assert set(golden) == known | {"protocol"}
     assert golden["protocol"] == str(m.PROTOCOL_VERSION)

@@ -240,9 +240,9 @@ class Bench:
 
     def _upload(self, action: act.Upload) -> None:
         assert self.worker.contact.greeted
-        assert self.payloads[action.contribution.assignment] == action.contribution
-        assert 0 <= action.offset < action.contribution.payload.num_bytes
-        self.uploading = action.contribution.assignment
+        assert self.payloads[action.result.assignment] == action.result
+        assert 0 <= action.offset < action.result.payload.num_bytes
+        self.uploading = action.result.assignment
 
     def _cancelupload(self, action: act.CancelUpload) -> None:
         assert self.uploading is not None

@@ -127,7 +127,7 @@ _SETTINGS = EngineSettings(
     manifest=MANIFEST,
     leases=LeaseSettings(heartbeat=1.0, lease=5.0, longest=20.0),
     payloads=PayloadSettings(
-        num_parameters=100,
+        exchanged=100,
         partitions=((ParameterRange(0, 100),),),
         rungs=(500,),
         last=0,
@@ -787,7 +787,7 @@ class Account:
             lengths = self.settings.tasks.rows.lengths
             assert d.tokens == sum(lengths[r.shard] * (r.stop - r.start) for r in d.rows)
             self.span[d.assignment] = 0, d.local_steps
-        whole = ParameterRange(0, self.settings.payloads.num_parameters)
+        whole = ParameterRange(0, self.settings.payloads.exchanged)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
         assert d.terms.parameters in ((whole,) if d.kind == "flush" else allowed)
         assert self.settings.asynchronous or self.flushing or (d.terms.max_staleness == 0 and not self.closed)
@@ -982,8 +982,8 @@ class Engine:
             elif isinstance(action, act.Send):
                 self._sent(action.node, action.message)
             elif isinstance(action, act.Receive):
-                assert (action.node, action.contribution.assignment) not in self.payloads, "it may be replaced"
-                self.wanted[action.node, action.contribution.assignment] = action.contribution
+                assert (action.node, action.result.assignment) not in self.payloads, "it may be replaced"
+                self.wanted[action.node, action.result.assignment] = action.result
             elif isinstance(action, act.Discard):
                 self.wanted.pop((action.node, action.assignment), None)
                 self.payloads.discard((action.node, action.assignment))
@@ -1000,7 +1000,7 @@ class Engine:
                 if isinstance(action, effects.Evaluate):
                     self.account.measured.here = True
                 elif isinstance(action, effects.Inspect):
-                    assert (action.node, action.contribution.assignment) in self.payloads
+                    assert (action.node, action.result.assignment) in self.payloads
 
     def _journaled(self, decision: Decision) -> None:
         decision = stored(decision)
@@ -1092,7 +1092,7 @@ class Engine:
             (effects.Score, bool(machine.parts[Scoring].busy)),
         ):
             assert sum(isinstance(job, kind) for job in self.jobs) == flag
-        inspects = {job.contribution.assignment for job in self.jobs if isinstance(job, effects.Inspect)}
+        inspects = {job.result.assignment for job in self.jobs if isinstance(job, effects.Inspect)}
         uploads = machine.parts[Uploads]
         assert inspects == uploads.inspecting.keys() <= state.works.keys()
         self._check_uploads(uploads)
@@ -1200,16 +1200,14 @@ class Engine:
         """What the machine asked for is done, or went wrong."""
         self.jobs.remove(job)
         if isinstance(job, effects.Inspect) and not good:
-            self.spoiled.add(job.contribution.assignment)
+            self.spoiled.add(job.result.assignment)
         self.handle(self.result(job, good))
 
     def result(self, job: act.Action, good: bool = True) -> ev.Event:
         match job:
             case effects.Inspect():
                 sketch = SKETCH if job.seed else b""
-                return effects.Inspected(
-                    job.epoch, job.contribution.assignment, 1.0 if good else math.nan, sketch=sketch
-                )
+                return effects.Inspected(job.epoch, job.result.assignment, 1.0 if good else math.nan, sketch=sketch)
             case effects.Gate():
                 nodes = sorted({slot.node for slot in job.slots if slot.contributions})
                 assert 0 <= job.most < len(nodes) / 2

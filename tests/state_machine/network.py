@@ -185,14 +185,14 @@ class Host:
                 if action.node in self.peers:
                     self.network.down(node, self.peers[action.node], action.message)
             case ca.Receive():
-                key = action.node, action.contribution.assignment
+                key = action.node, action.result.assignment
                 if key not in self.payloads:  # else the machine has not heard yet that it is here
                     self.uploads[key] = True
-                    self._carry_out(ca.Send(action.node, SendPayload(action.contribution.assignment, 0)))
+                    self._carry_out(ca.Send(action.node, SendPayload(action.result.assignment, 0)))
             case effects.Inspect():
-                assert self.payloads[action.node, action.contribution.assignment] == action.contribution.payload.digest
+                assert self.payloads[action.node, action.result.assignment] == action.result.payload.digest
                 norm = math.nan if rng.random() < self.network.spoiled else 1.0
-                sketch, number = SKETCH if action.seed else b"", action.contribution.assignment
+                sketch, number = SKETCH if action.seed else b"", action.result.assignment
                 self._later(rng.uniform(0, 0.2), effects.Inspected(action.epoch, number, norm, sketch=sketch))
             case ca.Discard():
                 self.uploads.pop((action.node, action.assignment), None)
@@ -278,9 +278,9 @@ class Process:
                 case wa.Offer():
                     self.network.up(self, Offer(action.result))
                 case wa.Upload():
-                    self.uploading = action.contribution.assignment
+                    self.uploading = action.result.assignment
                     delay = self.network.rng.choice([0.01, 0.5, 0.5, 4.0, 20.0])
-                    self.clock.at(self.clock.now + delay, self._uploaded, self.connection, action.contribution)
+                    self.clock.at(self.clock.now + delay, self._uploaded, self.connection, action.result)
                 case wa.CancelUpload():
                     self.uploading = 0
                 case wa.Fetch():

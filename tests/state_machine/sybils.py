@@ -145,9 +145,9 @@ class Fleet:
                     self.journal.append(decision)
                 case act.Send(node=name, message=Assign(task=task)):
                     self.tasks[name] = task
-                case act.Receive(node=name, contribution=offer):
+                case act.Receive(node=name, result=offer):
                     self._handle(ev.Arrived(name, offer.assignment, offer.payload.num_bytes))
-                case effects.Inspect(epoch=epoch, node=name, contribution=offer):
+                case effects.Inspect(epoch=epoch, node=name, result=offer):
                     self._handle(effects.Inspected(epoch, offer.assignment, self.ways[name].norm))
                 case effects.Aggregate(epoch=epoch, version=version):
                     self._handle(effects.Aggregated(epoch, version, digest(version), Blob(digest(10**6 + version), 90)))

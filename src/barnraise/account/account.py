@@ -61,7 +61,7 @@ class Account:
     happenings: list[Happening]
     finished: str
     end: float
-    num_parameters: int
+    trained: int
     merging: Merging
     dispatch: Dispatched = Dispatched()
 
@@ -87,7 +87,7 @@ class Account:
 
     @property
     def snapshot_bytes(self) -> int:
-        return FLOAT_BYTES * self.num_parameters
+        return FLOAT_BYTES * self.trained
 
     def as_json(self) -> dict[str, Any]:
         """Return the end of `train --json` and `resume --json`; totals are over the whole run."""
@@ -183,7 +183,7 @@ class AccountReader:
             happenings=list(found.chronicle.happenings),
             finished=newest.finished,
             end=end,
-            num_parameters=manifest(self.run).num_parameters,
+            trained=manifest(self.run).trained,
             merging=merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
             dispatch=Dispatched(
                 matching=found.matchings.until(end),

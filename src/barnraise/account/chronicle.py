@@ -97,38 +97,24 @@ def _disputed(note: notes.Disputed, node: str) -> str:
     )
 
 
-def _reasoned(words: str) -> Callable[[Any, str], str]:
-    return lambda note, node: words.format(node=printable(node) or "?", reason=printable(note.reason))
+def _filled_in(note: notes.Note, node: str) -> str:
+    fields = {
+        key: printable(value) if isinstance(value, str) else value for key, value in notes.detail_of(note).items()
+    }
+    return note.sentence.format(node=printable(node) or "?", **fields)
 
 
 _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
+    **{note: _filled_in for note in notes.Note.__subclasses__() if note.sentence},
     notes.Evaluated: _evaluated,
     notes.Disputed: _disputed,
-    notes.BufferSize: lambda note, _: f"K is {note.nodes} ({note.live} live)",
-    notes.Resumed: lambda note, _: f"the controller was started again, at version {note.version}",
-    notes.StandbyFollows: lambda note, _: f"standby {printable(note.name)} follows the run",
-    notes.StandbyLost: lambda note, _: f"standby {printable(note.name)} is gone: {printable(note.reason)}",
-    notes.DurabilityLowered: lambda note, _: (
-        f"acknowledging without a standby: none has followed for {note.seconds:g} s"
-    ),
-    notes.DurabilityRestored: lambda note, _: f"acknowledgements wait for standby {printable(note.name)} again",
     notes.LeftOver: lambda note, _: (
         note.contributions and f"{count_text(note.contributions, 'contribution')} left over"
     ),
     notes.RunFile: lambda note, _: note.changed and f"the run file changed: {printable(note.changed)}",
-    notes.Paused: _reasoned("paused: {reason}"),
-    notes.Continued: _reasoned("goes on"),
-    notes.Stopping: _reasoned("stopping: {reason}"),
-    notes.Interrupted: _reasoned("interrupted: {reason}"),
-    notes.Finished: _reasoned("finished: {reason}"),
-    notes.Advice: _reasoned("advice: {reason}"),
-    notes.CheckpointFailed: _reasoned("a checkpoint failed: {reason}"),
-    notes.Voided: _reasoned("a contribution of {node} is void: {reason}"),
-    notes.VersionRefused: _reasoned("a version was made without its contributions: {reason}"),
     notes.HeldOff: lambda note, node: (
         f"{printable(node)} gets no tasks for {duration_text(note.seconds)}: {printable(note.reason)}"
     ),
-    notes.FrameDropped: _reasoned("a frame from {node} was dropped: {reason}"),
 }
 """The sentence for each kind of note, from the note and its node; other notes have none."""
 

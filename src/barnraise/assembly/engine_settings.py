@@ -24,7 +24,7 @@ from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.models import memory
-from barnraise.models.published import MOST_MOVED
+from barnraise.models.exchange.record import MOST_MOVED, Exchange
 from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.plan.estimate import payload_growth
@@ -49,7 +49,7 @@ def engine_settings(
     run: RunId,
     manifest: Blob,
     model: Mapping[str, Any],
-    num_parameters: int,
+    exchange: Exchange,
     rows: RowIndex,
     held_out: int,
     token_bytes: int,
@@ -57,17 +57,18 @@ def engine_settings(
 ) -> EngineSettings:
     """Return the settings of a run of `plan`, for `train`, `serve`, `resume` and `simulate` alike.
 
-    `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `num_parameters` the size of
-    the published vector, `rows` the training rows of the dataset's shards, `held_out` how many are held out,
+    `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `exchange` the layout of
+    what travels, `rows` the training rows of the dataset's shards, `held_out` how many are held out,
     `token_bytes` the bytes of a token in them. `secret` is known to no worker, and chooses whose work is repeated or
     scored; a simulation needs none. Imports no torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     evaluation, trust = plan.run_file.evaluation, plan.run_file.trust
-    partitions = tuple(split(num_parameters, count) for count in plan.fragments)
+    exchanged = exchange.exchanged
+    partitions = tuple(split(exchanged, count) for count in plan.fragments)
     largest = max(fragment.stop - fragment.start for fragment in partitions[0])
     largest_payload = max(
-        payload_bytes(choice, num_parameters) for choice in (*plan.contributions, plan.last_compression) if choice
+        payload_bytes(choice, exchanged) for choice in (*plan.contributions, plan.last_compression) if choice
     )
     moments = INNER.entry(plan.inner.name).declares.moments
     alone = memory.rows_alone(model, rows.lengths, inner_states=moments)
@@ -87,16 +88,16 @@ def engine_settings(
         manifest=manifest,
         leases=leases(plan),
         payloads=PayloadSettings(
-            num_parameters=num_parameters,
+            exchanged=exchanged,
             partitions=partitions,
             rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
-            last=payload_bytes(plan.last_compression, num_parameters) if plan.last_compression else 0,
+            last=payload_bytes(plan.last_compression, exchanged) if plan.last_compression else 0,
             delta=payload_bytes(plan.downlink, largest),
             most=largest_payload,
             memory=max(UPLOAD_MEMORY, 2 * largest_payload),
             max_norm=trust.max_update_norm,
-            checkpoint_bytes=payload_growth(plan, num_parameters),
-            reach=reach(plan, memory.num_parameters(model), num_parameters),
+            checkpoint_bytes=payload_growth(plan, exchanged),
+            reach=reach(plan, exchange),
         ),
         tasks=TaskSettings(
             rows=rows,
@@ -152,15 +153,15 @@ def most_loss(model: Mapping[str, Any]) -> float:
     return LOSS_FACTOR * math.log(max(2, size)) if isinstance(size, int) else math.inf
 
 
-def reach(plan: Plan, num_parameters: int, published: int) -> Reach:
-    """Return how long an update can be in a run of `plan`, from the sizes of the model and of the published vector."""
+def reach(plan: Plan, exchange: Exchange) -> Reach:
+    """Return how long an update can be in a run of `plan`, from the number of parameters and of published moments."""
     step = INNER.entry(plan.inner.name).declares.reach
     if step is None:
         return Reach()
     leaves_out = plan.fragments[-1] > 1 or not CODECS.entry(plan.compression.name).declares.lossless
     return Reach(
-        step(plan.inner.options, plan.run_file.training.gradient_clip, num_parameters),
-        besides=MOST_MOVED * math.sqrt(published - num_parameters) if plan.shares else 0.0,
+        step(plan.inner.options, plan.run_file.training.gradient_clip, exchange.trained),
+        besides=MOST_MOVED * math.sqrt(exchange.exchanged - exchange.trained) if exchange.moments else 0.0,
         tasks=HELD_BACK if plan.error_feedback and leaves_out else 1.0,
     )
 

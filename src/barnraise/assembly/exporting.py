@@ -20,7 +20,7 @@ class Exported:
     folder: Path
     version: int
     newest: int
-    num_parameters: int
+    model_size: int
 
 
 def export_model(
@@ -43,14 +43,16 @@ def export_model(
     tensors = checkpoint.tensors("parameters", ("average", "parameters"))
     from transformers.utils import logging
 
+    from barnraise.models import memory
+    from barnraise.models.exchange.record import Exchange
     from barnraise.models.export import export as write
 
     logging.disable_progress_bar()
-    parameters = tensors.get("average", tensors["parameters"])[: told.num_parameters]
+    exchange = Exchange.of(told.model, told.exchange)
     with private() if folder.is_relative_to(run.path) else nullcontext():
-        write(folder, told.model, parameters, tokenizer_files(run))
+        write(folder, told.model, exchange, tensors.get("average", tensors["parameters"]), tokenizer_files(run))
     version = checkpoint.manifest.version
-    return Exported(folder, version, _newest(run, version, warn), told.num_parameters)
+    return Exported(folder, version, _newest(run, version, warn), memory.model_size(told.model))
 
 
 def _newest(run: RunDirectory, exported: int, warn: Callable[[str], None]) -> int:

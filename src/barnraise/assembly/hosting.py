@@ -33,7 +33,7 @@ from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
 from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
-from barnraise.models import memory
+from barnraise.models.exchange.record import Exchange
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -54,7 +54,7 @@ class Host:
     first: list[Action]
     ledger: Ledger
     resumed: bool
-    num_parameters: int
+    exchange: Exchange
     account: AccountKeeper
     links: Callable[[], Sequence[LinkUse]] = tuple
 
@@ -102,8 +102,8 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     torch.set_num_threads(plan.run_file.controller.threads)
     content = _recorded_manifest(run, plan, dataset, warn)
     manifest, blob = Manifest.decode(content), parts.blob_of(content)
-    published = plan.published(manifest.model)
-    server = parts.parameter_server(plan, torch.zeros(1), published)
+    exchange = plan.exchange(manifest.model, manifest.exchange)
+    server = parts.parameter_server(plan, torch.zeros(1), exchange)
     restore(server, found, checkpoints, ledger, warn)
     if dataset.files()[0].sha256 != manifest.dataset.digest:
         raise DataError(f"{run.data / 'meta.json'} is not that of this run; put it back from a copy")
@@ -119,7 +119,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         run=RunId(run.path.name, enrolment.keys.public),
         manifest=blob,
         model=manifest.model,
-        num_parameters=published.size,
+        exchange=exchange,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,
         token_bytes=dataset.meta.numpy_dtype.itemsize,
@@ -127,7 +127,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     )
     machine = Controller(settings, found.state, ledger.epoch)
     blobs = parts.blob_store(dataset, content, server, warn, run.path)
-    evaluator = parts.evaluator_of(plan, manifest.model, dataset)
+    evaluator = parts.evaluator_of(plan, manifest.model, exchange, dataset)
     clock = ground.clock(found.time)
     account = AccountKeeper(run, plan.run_file.training.tokens)
     shell = Server(
@@ -151,9 +151,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     if ledger.newest(notes.RestsOn) != rests_on:
         first.append(Journal(Noted(clock(), rests_on)))
     run.seal.unlink(missing_ok=True)  # it seals the folder's earlier state
-    return Host(
-        run, plan, shell, first, ledger=ledger, resumed=resumed, num_parameters=manifest.num_parameters, account=account
-    )
+    return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, exchange=exchange, account=account)
 
 
 def _rests_on(run: RunDirectory) -> notes.RestsOn:
@@ -180,7 +178,7 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
     except (OSError, WireError) as error:
         warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
         model = parts.model_config(plan, dataset)
-        content = parts.manifest_of(model, dataset, memory.num_parameters(model))
+        content = parts.manifest_of(model, dataset, plan.exchange(model))
         run.write(path, content)
     return content
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
@@ -23,8 +22,7 @@ from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models import build, config
-from barnraise.models.flat import FlatParameters
-from barnraise.models.published import Published
+from barnraise.models.exchange.record import Exchange
 from barnraise.plan.resolve import Plan
 from barnraise.training.base import OuterOptimizer
 from barnraise.training.repeatable import initial
@@ -44,19 +42,18 @@ def initial_model(plan: Plan, model: dict[str, Any]) -> nn.Module:
     return build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
 
 
-def initial_state(plan: Plan, model: dict[str, Any]) -> dict[str, Tensor]:
+def initial_state(plan: Plan, model: dict[str, Any], exchange: Exchange) -> dict[str, Tensor]:
     """Return the initial state of the parameter server, in a checkpoint's form."""
-    with torch.no_grad():
-        parameters = FlatParameters(initial_model(plan, model)).vector.clone()
+    parameters = exchange.module_exchange().read(initial_model(plan, model))
     return {f"outer.{name}": tensor for name, tensor in outer_optimizer(plan).state().items()} | {
-        "parameters": initial(parameters, plan.published(model))
+        "parameters": initial(parameters, exchange)
     }
 
 
-def manifest_of(model: dict[str, Any], dataset: Dataset, num_parameters: int) -> bytes:
+def manifest_of(model: dict[str, Any], dataset: Dataset, exchange: Exchange) -> bytes:
     """Return the manifest, which workers fetch first."""
     info = dataset.files()[0]
-    return Manifest(model, Blob(info.sha256, info.bytes), num_parameters).encode()
+    return Manifest(model, Blob(info.sha256, info.bytes), exchange.trained, exchange.name).encode()
 
 
 def blob_of(content: bytes) -> Blob:
@@ -77,8 +74,8 @@ def rule_of(plan: Plan) -> Rule:
     )
 
 
-def parameter_server(plan: Plan, parameters: Tensor, published: Published | None = None) -> ParameterServer:
-    """Return the server of a run, with `parameters` (float32 [size]) as version 0 in the layout `published`."""
+def parameter_server(plan: Plan, parameters: Tensor, exchange: Exchange | None = None) -> ParameterServer:
+    """Return the server of a run, with `parameters` (float32 [exchanged]) as version 0 of the `exchange`."""
     codecs = [*plan.contributions, *([plan.last_compression] if plan.last_compression else [])]
     return ParameterServer(
         parameters,
@@ -88,7 +85,7 @@ def parameter_server(plan: Plan, parameters: Tensor, published: Published | None
         downlink=compression.create(plan.downlink.name, **plan.downlink.options),
         outer=outer_optimizer(plan),
         alike=plan.run_file.aggregation.normalize_steps,
-        shared=published.start if published and published.shares else None,
+        moments_start=exchange.moments_start if exchange else None,
         average=plan.run_file.evaluation.average,
         threads=plan.run_file.controller.threads,
     )
@@ -110,9 +107,9 @@ def blob_store(
     return blobs
 
 
-def evaluator_of(plan: Plan, model: dict[str, Any], dataset: Dataset) -> Evaluator:
+def evaluator_of(plan: Plan, model: dict[str, Any], exchange: Exchange, dataset: Dataset) -> Evaluator:
     """Return an evaluator of the held-out loss on as many rows as the run file says."""
-    return Evaluator(model, dataset, plan.run_file.evaluation.rows)
+    return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows)
 
 
 def executor_maker(

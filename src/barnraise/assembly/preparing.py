@@ -14,6 +14,7 @@ from barnraise.config.data_sections import TextData
 from barnraise.config.load import dump
 from barnraise.core.errors import StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
+from barnraise.models import memory
 from barnraise.plan.dataset import tokenizer_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys
@@ -37,12 +38,12 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     meta = dataset.meta
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
-    tensors = parts.initial_state(plan, model)
-    num_parameters, published = plan.published(model).num_parameters, tensors["parameters"]
-    say(f"model: {model['model_type']} with {num_parameters:,} parameters")
-    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, num_parameters))
+    exchange = plan.exchange(model)
+    tensors = parts.initial_state(plan, model, exchange)
+    say(f"model: {model['model_type']} with {memory.model_size(model):,} parameters")
+    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, exchange))
     Checkpoints(run.checkpoints).save(
-        0, ledger_id=0, parameters_digest=digest(published), state=b"", tensors={"parameters": tensors}
+        0, ledger_id=0, parameters_digest=digest(tensors["parameters"]), state=b"", tensors={"parameters": tensors}
     )
     Keys.load_or_create(run.keys / "controller.json")
 

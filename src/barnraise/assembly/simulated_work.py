@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.trial import Trial
@@ -19,6 +19,8 @@ from barnraise.emulation.attacks.lying import Lying
 from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
+from barnraise.models import memory
+from barnraise.models.exchange.record import Exchange
 from barnraise.plan.attacks import attacks_of
 from barnraise.plan.data_files import training_rows
 from barnraise.plan.dataset import longest_row, mean_row, row_lengths, shard_bytes, vocabulary
@@ -46,7 +48,8 @@ class SimulatedWork(NamedTuple):
 
 def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
     """Return work as sizes alone: no data is made, no torch imported."""
-    size = cost.sizes.parameters
+    model = described(plan)
+    exchange = plan.exchange(model)
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
     token_bytes = 2 if vocabulary(plan.run_file).size <= 1 << 16 else 4
     lengths, held_out = row_lengths(plan.run_file), plan.run_file.evaluation.rows
@@ -55,16 +58,16 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         plan,
         run=RunId(plan.run_file.run.name),
         manifest=Blob("c" * 64, MANIFEST_BYTES),
-        model=described(plan),
-        num_parameters=plan.published(described(plan)).size,
+        model=model,
+        exchange=exchange,
         rows=RowIndex([count for _, count in shards], lengths=[length for length, _ in shards]),
         held_out=held_out,
         token_bytes=token_bytes,
     )
     file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
-    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, size))
+    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, exchange, model))
     largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
-    sizes = settings.payloads.rungs, largest, _node_costs(plan, size)
+    sizes = settings.payloads.rungs, largest, _node_costs(plan, exchange)
     honest = CostedNodeWork(*sizes)
     lying = {name: CostedNodeWork(*sizes, conduct) for name, conduct in _conducts(plan).items()}
     return SimulatedWork(settings, controller, lambda name: lying.get(name, honest), "e" * 64)
@@ -75,16 +78,17 @@ def _conducts(plan: Plan) -> dict[str, Conduct]:
     return {name: Lying(attack, name) for _, name, attack in attacks_of(plan.run_file) if talks(attack)}
 
 
-def _node_costs(plan: Plan, num_parameters: int) -> NodeCosts:
-    return NodeCosts(num_parameters, plan.compression.name, plan.downlink.name)
+def _node_costs(plan: Plan, exchange: Exchange) -> NodeCosts:
+    return NodeCosts(exchange.trained, plan.compression.name, plan.downlink.name)
 
 
-def _controller_costs(plan: Plan, num_parameters: int) -> ControllerCosts:
+def _controller_costs(plan: Plan, exchange: Exchange, model: Mapping[str, Any]) -> ControllerCosts:
     controller = plan.run_file.controller
     return ControllerCosts(
-        num_parameters,
+        exchange.trained,
         plan.compression.name,
         plan.downlink.name,
+        model_size=memory.model_size(model),
         robust=plan.aggregation.needs == "rows",
         evaluation_tokens=plan.run_file.evaluation.rows * longest_row(plan.run_file),
         row_tokens=longest_row(plan.run_file),
@@ -117,24 +121,23 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         dataset = Dataset.open(Path(folder) / "data")
         model = parts.model_config(plan, dataset)
         module = parts.initial_model(plan, model)
-        num_parameters = sum(parameter.numel() for parameter in module.parameters())
-        manifest = parts.manifest_of(model, dataset, num_parameters)
-        published = plan.published(model)
+        exchange = plan.exchange(model)
+        manifest = parts.manifest_of(model, dataset, exchange)
         settings = engine_settings(
             plan,
             run=RunId(plan.run_file.run.name),
             manifest=parts.blob_of(manifest),
             model=model,
-            num_parameters=published.size,
+            exchange=exchange,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
             token_bytes=dataset.meta.numpy_dtype.itemsize,
         )
         trainer = make_trainer(module, settings.worker)
-        server = parts.parameter_server(plan, initial(trainer.flat.vector, published), published)
+        server = parts.parameter_server(plan, initial(trainer.flat.vector, exchange), exchange)
         blobs = parts.blob_store(dataset, manifest, server)
-        evaluator = parts.evaluator_of(plan, model, dataset)
-        node_costs = _node_costs(plan, num_parameters)
+        evaluator = parts.evaluator_of(plan, model, exchange, dataset)
+        node_costs = _node_costs(plan, exchange)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
         board = Board(parts.rule_of(plan))
         conducts = _conducts(plan)
@@ -149,7 +152,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             make = makers.get(name) or (watched(name, board) if seen else make_executor)
             return RealNodeWork(trainer, rows_of(name), settings.worker, node_costs, make, conducts.get(name, HONEST))
 
-        costs = _controller_costs(plan, num_parameters)
+        costs = _controller_costs(plan, exchange, model)
         controller = RealControllerWork(server, blobs, evaluator, dataset, costs, rows_of)
         yield SimulatedWork(settings, controller, node, server.digest)
 

@@ -127,20 +127,20 @@ def _targets(aims: Mapping[str, Mapping[str, Any]], model: Any, done: RealContro
     return found
 
 
-def nominal_rate(num_parameters: int) -> float:
+def nominal_rate(model_size: int) -> float:
     """Return the tokens a second of a machine of speed 1.0: six operations a parameter and token."""
-    return NOMINAL_FLOPS / (6 * (num_parameters + OVERHEAD_PARAMETERS))
+    return NOMINAL_FLOPS / (6 * (model_size + OVERHEAD_PARAMETERS))
 
 
-def default_rate(plan: Plan, num_parameters: int) -> float:
+def default_rate(plan: Plan, model_size: int) -> float:
     """Return the default tokens a second of a machine of speed 1.0.
 
     Fewer for a small model, whose tasks would be over in a moment, unless the run file gives machines' operations a
     second.
     """
     if any(worker.flops_per_second is not None for worker in plan.run_file.workers):
-        return nominal_rate(num_parameters)
-    return min(nominal_rate(num_parameters), plan.task_tokens / TASK_SECONDS)
+        return nominal_rate(model_size)
+    return min(nominal_rate(model_size), plan.task_tokens / TASK_SECONDS)
 
 
 def pace_text(plan: Plan, trial: Trial) -> str:

@@ -47,13 +47,13 @@ def solve(model: Any, dataset: Dataset) -> SatScores:
     return evaluate(dataset, generate, limit=limit)
 
 
-def num_formulas(num_parameters: int, context: int) -> int:
+def num_formulas(model_size: int, context: int) -> int:
     """Return how many formulas to solve, within BUDGET at 2 operations a parameter and token, FEWEST to MOST.
 
     >>> num_formulas(390_000, 62), num_formulas(2_000_000, 250), num_formulas(100_000_000, 300)
     (500, 200, 100)
     """
-    return max(FEWEST, min(MOST, int(BUDGET / (2 * num_parameters * context))))
+    return max(FEWEST, min(MOST, int(BUDGET / (2 * model_size * context))))
 
 
 def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad: int) -> list[list[int]]:

@@ -21,7 +21,7 @@ def tell(exported: Exported, *, json: bool) -> None:
             {"model_dir": str(exported.folder), "version": exported.version, "newest_version": exported.newest}
         )
     else:
-        console.say(f"version {exported.version} with {exported.num_parameters:,} parameters is in {exported.folder}")
+        console.say(f"version {exported.version} with {exported.model_size:,} parameters is in {exported.folder}")
 
 
 def export(

@@ -118,6 +118,17 @@ class Codec(ABC):
         `size` is the number that the receiver expects, never taken from foreign bytes. PayloadError unless the payload
         decodes to `size` finite elements, and is of `version` if it names one.
         """
+        raw, header = self.header(payload, size, version)
+        body = np.frombuffer(raw, np.uint8, offset=HEADER.size)
+        if body.ctypes.data % 4:  # a slice of a larger message
+            body = body.copy()
+        return Reader(self, self.parse(header, body), size)
+
+    def header(self, payload: EncodedBytes, size: int, version: int | None = None) -> tuple[memoryview, Header]:
+        """Return the bytes of `payload` and its header, once length and header are right; PayloadError as for `open`.
+
+        The numbers are not looked at.
+        """
         raw = payload.payload if isinstance(payload, Encoded) else memoryview(payload).cast("B")
         if raw.nbytes != self.max_bytes(size):
             raise PayloadError(
@@ -128,10 +139,7 @@ class Codec(ABC):
         expected = replace(header, tag=self.tag, count=count, size=size)
         if header != expected:
             raise PayloadError(f"codec '{self.name}': the payload says {header}, but {expected} is expected")
-        body = np.frombuffer(raw, np.uint8, offset=HEADER.size)
-        if body.ctypes.data % 4:  # a slice of a larger message
-            body = body.copy()
-        return Reader(self, self.parse(header, body), size)
+        return raw, header
 
     def wrote(self, payload: EncodedBytes, size: int) -> bool:
         """Return whether `payload` has this codec's tag and its length for a vector of `size` elements."""

@@ -57,7 +57,7 @@ from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.training import Training
 from barnraise.controller.work.unschedulable import Unschedulable
 from barnraise.controller.work.utilisation import Utilisation
-from barnraise.core.types import Contribution
+from barnraise.core.types import PayloadResult
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import AnyDecision, Decision, Noted
 from barnraise.matching.metrics import MatchingTally
@@ -115,7 +115,7 @@ class Snapshot:
     """
 
     heard: Mapping[str, float]
-    inspecting: tuple[Contribution, ...]
+    inspecting: tuple[PayloadResult, ...]
     holds: Mapping[str, TaskHold]
     utilisation: MatchingTally
 

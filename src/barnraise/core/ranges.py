@@ -18,10 +18,10 @@ CHUNK = 4096
 """Elements that are never split between fragments, because chunked codecs compress them together."""
 
 
-def split(num_parameters: int, count: int) -> tuple[ParameterRange, ...]:
+def split(num_values: int, count: int) -> tuple[ParameterRange, ...]:
     """Return `count` ranges of nearly equal size, cut at whole chunks; fewer when there are fewer chunks."""
-    chunks = -(-num_parameters // CHUNK)
-    cuts = sorted({min(num_parameters, CHUNK * (chunks * number // count)) for number in range(count + 1)})
+    chunks = -(-num_values // CHUNK)
+    cuts = sorted({min(num_values, CHUNK * (chunks * number // count)) for number in range(count + 1)})
     return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 

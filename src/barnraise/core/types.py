@@ -8,7 +8,7 @@ so its id names the contribution too: both sides compare it after a lost connect
 from __future__ import annotations
 
 import typing
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -164,14 +164,114 @@ class Batches(msgspec.Struct, frozen=True, gc=False):
     skip: Count = 0  # batches before the task's own, which belong to other tasks, as do later ones
 
 
+class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
+    """A worker's report on a task: a claim until it is judged."""
+
+    assignment: Count
+    base: Count
+    steps: Count
+    loss: float  # mean over the task, nats a token
+    seconds: Seconds
+
+
+MOST_TAKEN = 64  # versions that a stateless task takes in between its steps
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A version that a task took in after `step` batches."""
+
+    step: Count
+    version: Count
+
+
+class Transcript(msgspec.Struct, frozen=True, gc=False):
+    """The inputs besides the task that determine a stateless task's update: its first version, batches and more."""
+
+    start: Count
+    batches: Count
+    moved: bool = False
+    taken: Annotated[tuple[Taken, ...], msgspec.Meta(max_length=MOST_TAKEN)] = ()
+
+    @property
+    def newest(self) -> int:
+        """Return the newest version that it knew."""
+        return self.taken[-1].version if self.taken else self.start
+
+
+class PayloadResult(Result, frozen=True, gc=False, kw_only=True):
+    """A result with a payload, which is sent when the controller asks for it; a small one is attached.
+
+    A subclass has these fields, in the order in which they are sent.
+    """
+
+    if TYPE_CHECKING:
+        payload: Blob
+        signature: Signature  # its node's: see `trust.signatures`
+
+
+class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=True):
+    """An update from base version, the work behind it, and its provenance."""
+
+    parameters: Ranges
+    payload: Blob
+    codec: Count  # the task's rung; residuals have the number of rungs
+    transcript: Transcript | None = None  # for stateless tasks
+    signature: Signature = ""
+
+    @classmethod
+    def of(
+        cls, task: Train | Flush, payload: Blob, *, codec: int, steps: int, loss: float = 0.0, seconds: float = 0.0
+    ) -> Contribution:
+        """Return the contribution of `steps` steps of `task`."""
+        return cls(
+            assignment=task.id,
+            base=task.base,
+            steps=steps,
+            loss=loss,
+            seconds=seconds,
+            parameters=task.parameters,
+            payload=payload,
+            codec=codec,
+        )
+
+
+class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
+    """A measurement, without a payload. `weight` is that of its mean among others of its kind."""
+
+    weight: Count
+
+
+SKETCH_SIZE, SKETCH_BYTES = 1024, 4096
+"""Numbers in a sketch, and its bytes: little-endian float32."""
+
+
+class Sketched(Result, frozen=True, gc=False, tag="sketch", kw_only=True):
+    """A sketch of an update that was computed a second time (`core.sketches`)."""
+
+    sketch: Annotated[bytes, msgspec.Meta(min_length=SKETCH_BYTES, max_length=SKETCH_BYTES)]
+
+
+Inspection: TypeAlias = Literal["none", "header", "full"]
+"""How far the controller looks into a payload before a verdict.
+
+At its digest alone; at the header that its codec wrote, too; or at each of its numbers.
+"""
+
+
 class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
     """An assignment's work: everything a worker needs to know, decided by the controller.
 
     A kind of task declares its traits: it `trains` (its tokens count, its time measures a node's speed), `contributes`
     (results in an update that enters a version, else in a finding), can be `redone` by another node, `preempts` (a
     worker ends its running task and drops the waiting ones), `measures` (its findings are combined), is `exact` (the
-    worker takes in no later version before it is done).
+    worker takes in no later version before it is done). It declares what it results in (`result`), how far the
+    controller looks into a payload (`inspects`), and whether the controller has its rows (`shows_rows`): a task on rows
+    that stay with their node can be neither audited nor scored.
     """
+
+    result: ClassVar[type[Result]] = Result
+    inspects: ClassVar[Inspection] = "none"
+    shows_rows: ClassVar[bool] = True
 
     trains: ClassVar[bool] = False
     contributes: ClassVar[bool] = False
@@ -216,6 +316,8 @@ MOST_UNDONE = 64  # versions that a task undoes, at most
 class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     """Take `local_steps` steps of the inner optimizer on batches of rows, and submit the change of the parameters."""
 
+    result: ClassVar[type[Result]] = Contribution
+    inspects: ClassVar[Inspection] = "full"
     trains: ClassVar[bool] = True
     contributes: ClassVar[bool] = True
     redone: ClassVar[bool] = True
@@ -245,6 +347,8 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
 class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     """Submit the residual that error feedback holds, as the run ends."""
 
+    result: ClassVar[type[Result]] = Contribution
+    inspects: ClassVar[Inspection] = "full"
     contributes: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
     parameters: Ranges
@@ -272,6 +376,7 @@ class Earlier(Task, frozen=True, gc=False, kw_only=True):
 class Evaluate(Earlier, frozen=True, gc=False, tag="evaluate", kw_only=True):
     """Measure the loss of an earlier version, or of the base, on held-out rows."""
 
+    result: ClassVar[type[Result]] = Finding
     redone: ClassVar[bool] = True
     measures: ClassVar[bool] = True
     toll: ClassVar[float] = 1 / FORWARD
@@ -295,6 +400,7 @@ class Evaluate(Earlier, frozen=True, gc=False, tag="evaluate", kw_only=True):
 class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
     """Repeat another node's training from the version it began with, and return a sketch (of `seed`) of the update."""
 
+    result: ClassVar[type[Result]] = Sketched
     toll: ClassVar[float] = 1.0
     train: Train  # as assigned, with the steps that were submitted, without news
     transcript: Transcript | None = None  # for stateless tasks
@@ -317,82 +423,6 @@ class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
 AnyTask = Train | Flush | Evaluate | Audit
 
 
-class Result(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
-    """A worker's report on a task: a claim until it is judged."""
-
-    assignment: Count
-    base: Count
-    steps: Count
-    loss: float  # mean over the task, nats a token
-    seconds: Seconds
-
-
-MOST_TAKEN = 64  # versions that a stateless task takes in between its steps
-
-
-class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A version that a task took in after `step` batches."""
-
-    step: Count
-    version: Count
-
-
-class Transcript(msgspec.Struct, frozen=True, gc=False):
-    """The inputs besides the task that determine a stateless task's update: its first version, batches and more."""
-
-    start: Count
-    batches: Count
-    moved: bool = False
-    taken: Annotated[tuple[Taken, ...], msgspec.Meta(max_length=MOST_TAKEN)] = ()
-
-    @property
-    def newest(self) -> int:
-        """Return the newest version that it knew."""
-        return self.taken[-1].version if self.taken else self.start
-
-
-class Contribution(Result, frozen=True, gc=False, tag="update", kw_only=True):
-    """An update from base version, the work behind it, and its provenance."""
-
-    parameters: Ranges
-    payload: Blob
-    codec: Count  # the task's rung; residuals have the number of rungs
-    transcript: Transcript | None = None  # for stateless tasks
-    signature: Signature = ""  # its node's: see `trust.signatures`
-
-    @classmethod
-    def of(
-        cls, task: Train | Flush, payload: Blob, *, codec: int, steps: int, loss: float = 0.0, seconds: float = 0.0
-    ) -> Contribution:
-        """Return the contribution of `steps` steps of `task`."""
-        return cls(
-            assignment=task.id,
-            base=task.base,
-            steps=steps,
-            loss=loss,
-            seconds=seconds,
-            parameters=task.parameters,
-            payload=payload,
-            codec=codec,
-        )
-
-
-class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
-    """A measurement, without a payload. `weight` is that of its mean among others of its kind."""
-
-    weight: Count
-
-
-SKETCH_SIZE, SKETCH_BYTES = 1024, 4096
-"""Numbers in a sketch, and its bytes: little-endian float32."""
-
-
-class Sketched(Result, frozen=True, gc=False, tag="sketch", kw_only=True):
-    """A sketch of an update that was computed a second time (`core.sketches`)."""
-
-    sketch: Annotated[bytes, msgspec.Meta(min_length=SKETCH_BYTES, max_length=SKETCH_BYTES)]
-
-
 AnyResult = Contribution | Finding | Sketched
 
 
@@ -405,8 +435,8 @@ def kind_of(name: str) -> type[Task]:
     return KINDS.get(name, Task)
 
 
-def name_of(kind: type[Task]) -> str:
-    """Return the name of a kind of task on the wire and in the ledger."""
+def name_of(kind: type[Task | Result]) -> str:
+    """Return the name of a kind of task, or of result, on the wire and in the ledger."""
     return str(kind.__struct_config__.tag)
 
 

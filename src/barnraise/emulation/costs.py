@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.state.effects import SCORED_ROWS, Aggregate, Gate
 from barnraise.core import ranges
-from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News, Sketched, Update
+from barnraise.core.types import (
+    AnyResult,
+    AnyTask,
+    Blob,
+    Contribution,
+    Inspection,
+    News,
+    PayloadResult,
+    Sketched,
+    Update,
+)
 
 NANO = 1e-9
 HASH = 0.63 * NANO  # SHA-256, a byte
@@ -24,43 +34,43 @@ FLOPS = 2e10  # floating-point operations a second of one core that evaluates
 
 
 class NodeCosts:
-    """Seconds of a node, for a model of `num_parameters`, with the codecs of contributions and of versions."""
+    """Seconds of a node that trains `trained` parameters, with the codecs of contributions and of versions."""
 
-    def __init__(self, num_parameters: int, codec: str, downlink: str) -> None:
-        self.num_parameters = num_parameters
+    def __init__(self, trained: int, codec: str, downlink: str) -> None:
+        self.trained = trained
         self.codec: Traits = CATALOG.entry(codec).declares
         self.downlink: Traits = CATALOG.entry(downlink).declares
 
     def hand_in(self, result: AnyResult) -> float:
         """Return the cost from parameters to a payload: delta, residual, encoding, new residual, digest."""
         if not isinstance(result, Contribution):
-            return SKETCH * self.num_parameters if isinstance(result, Sketched) else 0.0
+            return SKETCH * self.trained if isinstance(result, Sketched) else 0.0
         payload, size = result.payload, ranges.size(result.parameters)
         coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
-        return 4 * PASS * self.num_parameters + coded + HASH * payload.num_bytes
+        return 4 * PASS * self.trained + coded + HASH * payload.num_bytes
 
     def begin(self, task: AnyTask) -> float:
         """Return the cost of the deltas that a task undoes: a copy of the replica, and each delta subtracted."""
-        taken = (PASS * self.num_parameters + self._decode(update) for update in task.undoes)
-        return sum(taken, PASS * self.num_parameters if task.undoes else 0.0)
+        taken = (PASS * self.trained + self._decode(update) for update in task.undoes)
+        return sum(taken, PASS * self.trained if task.undoes else 0.0)
 
     def apply(self, news: News) -> float:
         """Return the cost of another version: each update decoded and added, and the replica hashed after it."""
         total = 0.0
         for update in news.updates:
-            total += (PASS + 4 * HASH) * self.num_parameters + HASH * update.blob.num_bytes
+            total += (PASS + 4 * HASH) * self.trained + HASH * update.blob.num_bytes
             if update.kind == "delta":
                 total += self._decode(update)
         return total
 
     def _decode(self, update: Update) -> float:
         changed = update.parameters
-        size = ranges.size(changed) if changed else self.num_parameters
+        size = ranges.size(changed) if changed else self.trained
         return self.downlink.decode.seconds(size, update.blob.num_bytes)
 
 
 class ControllerCosts:
-    """Seconds of the controller, for the same.
+    """Seconds of the controller, for the same and a model of `model_size` parameters.
 
     `robust` aggregation reads the updates more often than a mean. An evaluation has the given tokens and `threads`;
     rows have `row_tokens` at most.
@@ -68,20 +78,21 @@ class ControllerCosts:
 
     def __init__(
         self,
-        num_parameters: int,
+        trained: int,
         codec: str,
         downlink: str,
         *,
+        model_size: int,
         robust: bool,
         evaluation_tokens: int,
         row_tokens: int,
         threads: int,
     ) -> None:
-        self.num_parameters = num_parameters
+        self.trained = trained
         self.codec: Traits = CATALOG.entry(codec).declares
         self.downlink: Traits = CATALOG.entry(downlink).declares
         self.row = ROBUST if robust else MEAN
-        token = 2.0 * num_parameters / (FLOPS * threads)
+        token = 2.0 * model_size / (FLOPS * threads)
         self.evaluate = evaluation_tokens * token
         self._row = row_tokens * token  # forward
         self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each
@@ -90,9 +101,14 @@ class ControllerCosts:
         """Return the cost of losses and gradients, with all nodes and without one, as in a run without liars."""
         return 2 * 3 * action.rows * self._row
 
-    def inspect(self, contribution: Contribution, *, sketched: bool = False) -> float:
-        """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them."""
-        size, num_bytes = ranges.size(contribution.parameters), contribution.payload.num_bytes
+    def inspect(self, result: PayloadResult, depth: Inspection = "full", *, sketched: bool = False) -> float:
+        """Return the cost of inspecting a payload: its digest, its elements, their norm, and a sketch of them.
+
+        At another depth than "full", that of its digest alone.
+        """
+        if depth != "full" or not isinstance(result, Contribution):
+            return HASH * result.payload.num_bytes
+        size, num_bytes = ranges.size(result.parameters), result.payload.num_bytes
         look = HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
         return look + (self.codec.decode.seconds(size, num_bytes) + SKETCH * size) * sketched
 
@@ -110,4 +126,4 @@ class ControllerCosts:
         moved = ranges.size(ranges.moved([slot.parameters for slot in action.slots]))
         there, back = self.downlink.encode, self.downlink.decode
         total += there.seconds(moved, delta.num_bytes) + back.seconds(moved, delta.num_bytes)
-        return total + (OUTER + 2 * PASS) * moved + HASH * (4 * self.num_parameters + delta.num_bytes)
+        return total + (OUTER + 2 * PASS) * moved + HASH * (4 * self.trained + delta.num_bytes)

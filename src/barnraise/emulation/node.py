@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.state import events as ce
-from barnraise.core.types import AnyTask, Blob, Contribution, News, NodeProfile
+from barnraise.core.types import AnyTask, Blob, News, NodeProfile, PayloadResult
 from barnraise.emulation.chances import UNUSED
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.work import NO_CONTENT, NodeWork
@@ -208,7 +208,7 @@ class Node:
     def _offer(self, action: wa.Offer) -> None:
         """Send the header; a small payload is attached."""
         sim, name, result = self.sim, self.spec.name, action.result
-        if not isinstance(result, Contribution) or result.payload.num_bytes > INLINE_BYTES:
+        if not isinstance(result, PayloadResult) or result.payload.num_bytes > INLINE_BYTES:
             self._send(wa.Send(Offer(result)))
             return
         size = MESSAGE_BYTES + result.payload.num_bytes
@@ -229,7 +229,7 @@ class Node:
 
     def _upload(self, action: wa.Upload) -> None:
         """Send the payload from some byte on; the controller sees from time to time how much of it has come."""
-        sim, number, size = self.sim, action.contribution.assignment, action.contribution.payload.num_bytes
+        sim, number, size = self.sim, action.result.assignment, action.result.payload.num_bytes
         self._cancel_upload(wa.CancelUpload())
         left = size - action.offset
         sim.bytes_up += left

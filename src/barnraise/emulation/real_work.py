@@ -19,7 +19,7 @@ from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.weigher import Weigher
-from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News
+from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, Inspection, News, PayloadResult
 from barnraise.data.shards import Dataset
 from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import ControllerCosts, NodeCosts
@@ -145,9 +145,11 @@ class RealControllerWork:
     def release(self, digests: tuple[str, ...]) -> None:
         self.blobs.release(digests)
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
-        self._offered[node, contribution.assignment] = payload
-        return self.server.inspect(payload, contribution)
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
+        self._offered[node, result.assignment] = payload
+        return self.server.inspect(payload, result, depth)
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
         return self.server.sketch(payload, contribution, seed)

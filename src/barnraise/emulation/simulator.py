@@ -17,6 +17,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
+from barnraise.core.types import Contribution
 from barnraise.emulation.access import Access
 from barnraise.emulation.chances import Chances
 from barnraise.emulation.churn import MakeChurn
@@ -276,22 +277,23 @@ class Simulator(EventQueue):
         self.nodes[action.node].receive(message)
 
     def _receive(self, action: ca.Receive) -> None:
-        number = action.contribution.assignment
+        number = action.result.assignment
         if (action.node, number) in self._brought:
-            event = ce.Arrived(action.node, number, action.contribution.payload.num_bytes)
+            event = ce.Arrived(action.node, number, action.result.payload.num_bytes)
             self.soon(Simulator._deliver, self, 0, event)
         else:
             self._send(ca.Send(action.node, SendPayload(number, 0)))
 
     def _inspect(self, action: effects.Inspect) -> None:
-        contribution = action.contribution
-        payload = self.payloads[action.node, contribution.assignment]
-        norm, reason = self.work.inspect(action.node, contribution, payload)
-        free = max(self.now, self._inspector_free) + self.work.costs.inspect(contribution, sketched=action.seed > 0)
-        self._inspector_free = free
-        self._payload_bytes[contribution.assignment] = contribution.payload.num_bytes
-        sketch = self.work.sketch(contribution, payload, action.seed) if action.seed and not reason else b""
-        event = effects.Inspected(action.epoch, contribution.assignment, norm, reason, sketch)
+        result, depth = action.result, action.depth
+        payload, sketch = self.payloads[action.node, result.assignment], b""
+        norm, reason = self.work.inspect(action.node, result, payload, depth)
+        seconds = self.work.costs.inspect(result, depth, sketched=action.seed > 0)
+        self._inspector_free = free = max(self.now, self._inspector_free) + seconds
+        self._payload_bytes[result.assignment] = result.payload.num_bytes
+        if isinstance(result, Contribution) and action.seed and not reason:
+            sketch = self.work.sketch(result, payload, action.seed)
+        event = effects.Inspected(action.epoch, result.assignment, norm, reason, sketch)
         self.at(free, Simulator._deliver, self, 0, event)
 
     def _effect(self, action: effects.ControllerEffect) -> tuple[float, ce.Event]:

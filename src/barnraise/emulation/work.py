@@ -26,7 +26,9 @@ from barnraise.core.types import (
     Evaluate,
     Finding,
     Flush,
+    Inspection,
     News,
+    PayloadResult,
     Sketched,
     Task,
     Train,
@@ -100,7 +102,9 @@ class ControllerWork(Protocol):
     def release(self, digests: tuple[str, ...]) -> None:
         """Release deltas that no task names any more."""
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
         """Return the payload's norm and its defect, at its arrival."""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:
@@ -120,13 +124,13 @@ class CostedNodeWork:
     """Yields payloads of the right size.
 
     Losses are not modelled (0). It has no state, so one is enough for all honest nodes. `payload_bytes` at each rung
-    are for an update of `num_parameters` parameters.
+    are for an update of `num_values` values.
     """
 
     def __init__(
-        self, payload_bytes: Sequence[int], num_parameters: int, costs: NodeCosts, conduct: Conduct = HONEST
+        self, payload_bytes: Sequence[int], num_values: int, costs: NodeCosts, conduct: Conduct = HONEST
     ) -> None:
-        self.payload_bytes, self.num_parameters, self.costs = payload_bytes, num_parameters, costs
+        self.payload_bytes, self.num_values, self.costs = payload_bytes, num_values, costs
         self.conduct = conduct
 
     def start(self) -> None:
@@ -148,7 +152,7 @@ class CostedNodeWork:
         return _COSTED[type(task)](self, task, steps)
 
     def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
-        share = ranges.size(task.parameters) / self.num_parameters
+        share = ranges.size(task.parameters) / self.num_values
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
         found = Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)
@@ -199,7 +203,9 @@ class CostedControllerWork:
     def release(self, digests: tuple[str, ...]) -> None:
         """Do nothing: there is no state."""
 
-    def inspect(self, node: str, contribution: Contribution, payload: Buffer) -> tuple[float, str]:
+    def inspect(
+        self, node: str, result: PayloadResult, payload: Buffer, depth: Inspection = "full"
+    ) -> tuple[float, str]:
         return 1.0, ""
 
     def sketch(self, contribution: Contribution, payload: Buffer, seed: int) -> bytes:

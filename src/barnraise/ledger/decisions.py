@@ -11,7 +11,16 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from barnraise.core.types import AnyResult, Contribution, NodeProfile, Ranges, RowRange, Transcript
+from barnraise.core.types import (
+    Contribution,
+    NodeProfile,
+    PayloadResult,
+    Ranges,
+    Result,
+    RowRange,
+    Transcript,
+    name_of,
+)
 from barnraise.ledger.notes import Note
 
 UNKNOWN_CODEC = -1
@@ -118,19 +127,22 @@ class Claim(Columns, frozen=True, gc=False):
     codec: int = UNKNOWN_CODEC  # codec of the payload
     transcript: Transcript | None = None  # for stateless tasks
     signature: str = ""  # the node's signature of its claims
+    result: str = ""  # kind of the result: update, finding, sketch; "": judged before ledgers named it
 
     @classmethod
-    def of(cls, result: AnyResult) -> Claim:
+    def of(cls, result: Result) -> Claim:
         """Return the claims of `result`."""
-        made = result.base, result.steps, result.loss, result.seconds
-        if not isinstance(result, Contribution):
-            return cls(*made)
-        payload, told = result.payload, result.transcript
-        return cls(*made, payload.num_bytes, payload.digest, result.codec, told, result.signature)
+        made, kind = (result.base, result.steps, result.loss, result.seconds), name_of(type(result))
+        if not isinstance(result, PayloadResult):
+            return cls(*made, result=kind)
+        payload, codec, told = result.payload, UNKNOWN_CODEC, None
+        if isinstance(result, Contribution):
+            codec, told = result.codec, result.transcript
+        return cls(*made, payload.num_bytes, payload.digest, codec, told, result.signature, kind)
 
 
 class Judged(Decision, frozen=True, gc=False):
-    """A verdict on a contribution: accepted (its payload is in a segment then), refused, or left over at the end."""
+    """A verdict on a result: accepted (its payload, if any, is in a segment then), refused, or left over at the end."""
 
     table: ClassVar[str] = "contributions"
     assignment: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import NOT_SIGNED, Started
-from barnraise.trust.signatures import RunId, contributed, verified
+from barnraise.trust.signatures import RunId, contributed, delivered, verified
 
 
 class Signatures:
@@ -39,9 +39,13 @@ class Signatures:
         if not keys:
             self.unsigned += 1
             return ""
-        work = claim.base, claim.steps, claim.codec
         run = self.run or RunId("")
-        told = contributed(run, judged.node, judged.assignment, work, claim.transcript, claim.digest)
+        if claim.result in ("", "update"):
+            work = claim.base, claim.steps, claim.codec
+            told = contributed(run, judged.node, judged.assignment, work, claim.transcript, claim.digest)
+        else:
+            done = judged.assignment, claim.base, claim.steps
+            told = delivered(run, judged.node, claim.result, done, claim.digest)
         if any(verified(told, claim.signature, key) for key in keys):
             self.signed += 1
             return ""

@@ -15,10 +15,12 @@ def _kind(name: str) -> str:
 class Note(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag=_kind):
     """Base of all notes; `kind` names one in the ledger: `BufferSize` is buffer_size.
 
-    `figures`: it recurs, and is not shown as news.
+    `figures`: it recurs, and is not shown as news. `sentence` tells it to a reader, with its fields and {node} filled
+    in; "": it is not told, or `account.chronicle` makes the sentence.
     """
 
     figures: ClassVar[bool] = False
+    sentence: ClassVar[str] = ""
 
     @property
     def kind(self) -> str:

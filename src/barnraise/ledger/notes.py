@@ -41,6 +41,8 @@ class Started(Note, frozen=True, gc=False):
 class Resumed(Note, frozen=True, gc=False):
     """A controller resumed the run at this version."""
 
+    sentence: ClassVar[str] = "the controller was started again, at version {version}"
+
     version: int
     epoch: int
 
@@ -51,6 +53,8 @@ class StandbyFollows(Note, frozen=True, gc=False):
     `key` may return after its invite has expired; "" in older ledgers.
     """
 
+    sentence: ClassVar[str] = "standby {name} follows the run"
+
     name: str
     uri: str
     key: str = ""
@@ -58,6 +62,8 @@ class StandbyFollows(Note, frozen=True, gc=False):
 
 class StandbyLost(Note, frozen=True, gc=False):
     """The connection to the standby is lost."""
+
+    sentence: ClassVar[str] = "standby {name} is gone: {reason}"
 
     name: str
     reason: str
@@ -69,11 +75,15 @@ class DurabilityLowered(Note, frozen=True, gc=False):
     controller.durability is standby, but none has followed for these seconds.
     """
 
+    sentence: ClassVar[str] = "acknowledging without a standby: none has followed for {seconds:g} s"
+
     seconds: float
 
 
 class DurabilityRestored(Note, frozen=True, gc=False):
     """Acknowledgements wait for a standby again, which has this name."""
+
+    sentence: ClassVar[str] = "acknowledgements wait for standby {name} again"
 
     name: str
 
@@ -97,17 +107,23 @@ class RestsOn(Note, frozen=True, gc=False):
 class Paused(Note, frozen=True, gc=False):
     """Work pauses: fewer nodes live than the aggregation rule needs."""
 
+    sentence: ClassVar[str] = "paused: {reason}"
+
     reason: str
 
 
 class Continued(Note, frozen=True, gc=False):
     """Work continues: enough nodes live again."""
 
+    sentence: ClassVar[str] = "goes on"
+
     reason: str = ""
 
 
 class BufferSize(Note, frozen=True, gc=False):
     """The number of nodes whose contributions make a version from here on."""
+
+    sentence: ClassVar[str] = "K is {nodes} ({live} live)"
 
     nodes: int
     live: int
@@ -116,6 +132,8 @@ class BufferSize(Note, frozen=True, gc=False):
 
 class Advice(Note, frozen=True, gc=False):
     """Advice to the host about the run's condition."""
+
+    sentence: ClassVar[str] = "advice: {reason}"
 
     reason: str
 
@@ -188,6 +206,8 @@ class Voided(Note, frozen=True, gc=False):
     `judged`: by its node's fault, not by that of the controller's disk.
     """
 
+    sentence: ClassVar[str] = "a contribution of {node} is void: {reason}"
+
     assignment: int
     version: int
     reason: str
@@ -206,6 +226,8 @@ class Excluded(Note, frozen=True, gc=False):
 
 class VersionRefused(Note, frozen=True, gc=False):
     """A version cannot be made of any of these contributions."""
+
+    sentence: ClassVar[str] = "a version was made without its contributions: {reason}"
 
     version: int
     reason: str
@@ -265,6 +287,8 @@ class Checkpointed(Note, frozen=True, gc=False):
 class CheckpointFailed(Note, frozen=True, gc=False):
     """A version's checkpoint could not be written."""
 
+    sentence: ClassVar[str] = "a checkpoint failed: {reason}"
+
     version: int
     reason: str
 
@@ -272,11 +296,15 @@ class CheckpointFailed(Note, frozen=True, gc=False):
 class Stopping(Note, frozen=True, gc=False):
     """The run was asked to end with the contributions accepted so far."""
 
+    sentence: ClassVar[str] = "stopping: {reason}"
+
     reason: str
 
 
 class Interrupted(Note, frozen=True, gc=False):
     """The controller's process was asked to end; the run stays open."""
+
+    sentence: ClassVar[str] = "interrupted: {reason}"
 
     reason: str
 
@@ -288,11 +316,15 @@ BUDGET_MET = "the token budget is met"
 class Finished(Note, frozen=True, gc=False):
     """The run is over, for this reason."""
 
+    sentence: ClassVar[str] = "finished: {reason}"
+
     reason: str
 
 
 class FrameDropped(Note, frozen=True, gc=False):
     """The number of malformed frames of a node."""
+
+    sentence: ClassVar[str] = "a frame from {node} was dropped: {reason}"
 
     reason: str
     count: int = 1

@@ -51,7 +51,7 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     pace          REAL DEFAULT NULL  -- of a stateless task: what of a version's movement is one step's
 ) STRICT;
 
-CREATE TABLE contributions (         -- a contribution was accepted, refused or discarded
+CREATE TABLE contributions (         -- a result was accepted, refused or discarded: a contribution, or of another kind
     id         INTEGER PRIMARY KEY,
     epoch      INTEGER NOT NULL,
     time       REAL,
@@ -74,7 +74,8 @@ CREATE TABLE contributions (         -- a contribution was accepted, refused or 
     codec      INTEGER NOT NULL DEFAULT -1, -- that of the payload: a rung, or one more than all; -1: not known
     transcript TEXT DEFAULT NULL,    -- JSON, of a stateless task: the versions that it began with and took in
     signature  TEXT NOT NULL DEFAULT '', -- the node's (Ed25519), of what barnraise/trust/signatures.py says
-    scale      REAL DEFAULT 1        -- by which its update is multiplied: below 1 where it was shortened
+    scale      REAL DEFAULT 1,       -- by which its update is multiplied: below 1 where it was shortened
+    result     TEXT NOT NULL DEFAULT '' -- its kind, and that of its payload: update, finding, sketch; '': not known
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

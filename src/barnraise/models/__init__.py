@@ -1,7 +1,7 @@
 """Hugging Face causal language models: described, built, held as one flat vector, measured, exported.
 
 Submodules are imported when first used, so `import barnraise.models` costs nothing. Without torch: `architectures`,
-`config`, `layout`, `memory`. With it: `build`, `flat`, `export`.
+`config`, `exchange` but for its `module`, `memory`. With it: `build`, `flat`, `export`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["architectures", "build", "config", "export", "flat", "layout", "memory"]
+__all__ = ["architectures", "build", "config", "exchange", "export", "flat", "memory"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -12,22 +12,23 @@ from torch import Tensor
 
 from barnraise.core.errors import StorageError
 from barnraise.models.build import build
-from barnraise.models.flat import FlatParameters
+from barnraise.models.exchange.record import Exchange
 
 
 def export(
     folder: Path,
     resolved: Mapping[str, Any],
+    exchange: Exchange,
     vector: Tensor,
     tokenizer_files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write config.json, generation_config.json, model.safetensors and the tokenizer's files to `folder`.
 
-    `vector` [d] holds the parameters of the model that `resolved` describes. Other files in the folder stay, but an
+    `vector` [exchanged] is a version of the model that `resolved` describes. Other files in the folder stay, but an
     older model's weights are removed. Raises StorageError when the folder cannot be written.
     """
     module = build(resolved)
-    FlatParameters(module).vector.copy_(vector)
+    exchange.module_exchange().enter(module, vector)
     folder = folder.absolute()
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     try:

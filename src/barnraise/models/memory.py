@@ -74,8 +74,8 @@ def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
         )
 
 
-def num_parameters(resolved: Mapping[str, Any]) -> int:
-    """Return the exact number of parameters, tied ones counted once."""
+def model_size(resolved: Mapping[str, Any]) -> int:
+    """Return the exact number of the model's parameters, tied ones counted once."""
     return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
 
 
@@ -92,7 +92,7 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
     """
     vectors = 2 + inner_states + 6
     return Memory(
-        vectors * FLOAT * num_parameters(resolved) + buffer_bytes(resolved),
+        vectors * FLOAT * model_size(resolved) + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
 
@@ -102,7 +102,7 @@ def on_accelerator(resolved: Mapping[str, Any], *, context: int, inner_states: i
 
     Parameters, gradients, the optimizer's vectors, buffers and activations; all other vectors are in host memory.
     """
-    vectors = (2 + inner_states) * FLOAT * num_parameters(resolved) + buffer_bytes(resolved)
+    vectors = (2 + inner_states) * FLOAT * model_size(resolved) + buffer_bytes(resolved)
     return vectors + activation_bytes(resolved, batch_size=1, context=context)
 
 
@@ -131,7 +131,7 @@ def controller(
     nodes fetch, take none. `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations
     count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
-    held = (2 + outer_states + 1 + gated) * FLOAT * num_parameters(resolved) + buffer_bytes(resolved)
+    held = (2 + outer_states + 1 + gated) * FLOAT * model_size(resolved) + buffer_bytes(resolved)
     workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
     if gated:
         workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))
@@ -143,7 +143,7 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
     entry = lookup(resolved["model_type"])
     hidden, layers, heads = (entry.get(resolved, name) for name in ("hidden_size", "num_layers", "num_heads"))
     layers = layers or 1
-    hidden = hidden or math.isqrt(num_parameters(resolved) // (12 * layers)) + 1
+    hidden = hidden or math.isqrt(model_size(resolved) // (12 * layers)) + 1
     inner = entry.get(resolved, "intermediate_size") or 4 * hidden
     tokens = batch_size * context
     inner_copies = 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2

@@ -82,7 +82,7 @@ def estimate(plan: Plan) -> Estimate:
     """Estimate the run's cost; ModelError or DataError when the model cannot be described."""
     run_file, resolved = plan.run_file, described(plan)
     training = run_file.training
-    size = memory.num_parameters(resolved)
+    size = memory.model_size(resolved)
     contribution, version = payload_bytes(plan.compression, size), payload_bytes(plan.downlink, size)
     contributions = math.ceil(training.tokens / plan.task_tokens)
     workers = run_file.workers if plan.purpose.local else []
@@ -126,13 +126,13 @@ def _states(plan: Plan, nodes: int) -> int:
     return moments + bool(plan.run_file.evaluation.average) + plan.aggregation.num_kept(nodes)
 
 
-def payload_growth(plan: Plan, num_parameters: int) -> int:
+def payload_growth(plan: Plan, exchanged: int) -> int:
     """Return the bytes of payloads after which a checkpoint is taken early, a few times a checkpoint's."""
     nodes = len(plan.run_file.workers) or plan.buffer_size or plan.aggregation.sound_nodes
-    return max(LEAST_GROWTH, 4 * 4 * num_parameters * (2 + _states(plan, nodes)))
+    return max(LEAST_GROWTH, 4 * 4 * exchanged * (2 + _states(plan, nodes)))
 
 
-def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) -> int:
+def _segments(plan: Plan, all_bytes: int, open_bytes: int, exchanged: int) -> int:
     """Return the most bytes of payloads on the disk: since the oldest kept checkpoint, and an open segment.
 
     None where all payloads are kept: these are growth.
@@ -140,7 +140,7 @@ def _segments(plan: Plan, all_bytes: int, open_bytes: int, num_parameters: int) 
     controller = plan.run_file.controller
     if controller.keep_payloads:
         return 0
-    kept = controller.keep_checkpoints * payload_growth(plan, num_parameters) + SEGMENT_BYTES
+    kept = controller.keep_checkpoints * payload_growth(plan, exchanged) + SEGMENT_BYTES
     return min(all_bytes, kept + open_bytes)
 
 

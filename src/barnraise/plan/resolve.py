@@ -16,8 +16,7 @@ from barnraise.config.faults import Planned, planned
 from barnraise.config.load import located
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
-from barnraise.models.layout import FlatLayout
-from barnraise.models.published import Published
+from barnraise.models.exchange.record import Exchange
 from barnraise.plan.attacks import attack_problems
 from barnraise.plan.automatic import automatic_problems, settled
 from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
@@ -30,6 +29,7 @@ from barnraise.plan.table import STATELESS, Case, feeds_back
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.schedule import Schedule
+from barnraise.wire.manifest import FULL_MODEL, ExchangeName
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Plan:
         """Return whether second moments are published behind the parameters."""
         return self.stateless and INNER.entry(self.inner.name).declares.adaptive
 
-    def published(self, model: Mapping[str, Any]) -> Published:
-        """Return the layout of the published vector for a model of this config."""
-        return Published(FlatLayout.from_config(model), self.shares)
+    def exchange(self, model: Mapping[str, Any], name: ExchangeName = FULL_MODEL) -> Exchange:
+        """Return what travels for a model of this config, where the manifest gives it this name."""
+        return Exchange.of(model, name, moments=self.shares)
 
     @property
     def merge_lerp(self) -> float:
@@ -188,7 +188,7 @@ DENSEST = 0.25
 """The densest that tuning goes: sparse codecs do not pay beyond."""
 
 
-def payload_bytes(choice: Choice, num_parameters: int) -> int:
-    """Return the size of the largest payload of a codec for a vector of `num_parameters` elements."""
-    size: int = CODECS.entry(choice.name).declares.max_bytes(choice.options, num_parameters)
+def payload_bytes(choice: Choice, num_values: int) -> int:
+    """Return the size of the largest payload of a codec for a vector of `num_values` elements."""
+    size: int = CODECS.entry(choice.name).declares.max_bytes(choice.options, num_values)
     return size

@@ -42,16 +42,16 @@ class Reach:
         return self.tasks * travel * self.per_travel + self.besides
 
 
-def adamw(options: Mapping[str, float], gradient_clip: float | None, num_parameters: int) -> float:
+def adamw(options: Mapping[str, float], gradient_clip: float | None, trained: int) -> float:
     """Return the L2 norm of one step at a learning rate of 1: each parameter moves by 1, and by weight decay.
 
     A single step of one parameter can be longer (Kingma and Ba 2015, section 2.1). A whole task's steps are not, since
     the first moment divided by the root of the second is 1 at most for gradients that do not change.
     """
-    return math.sqrt(num_parameters) * (1.0 + options["weight_decay"])
+    return math.sqrt(trained) * (1.0 + options["weight_decay"])
 
 
-def sgd(options: Mapping[str, float], gradient_clip: float | None, num_parameters: int) -> float:
+def sgd(options: Mapping[str, float], gradient_clip: float | None, trained: int) -> float:
     """Return the L2 norm of one step at a learning rate of 1: clipped gradient and weight decay, with momentum.
 
     Infinite without `gradient_clip`. Parameters are taken to have a root mean square of 1 at most.
@@ -59,4 +59,4 @@ def sgd(options: Mapping[str, float], gradient_clip: float | None, num_parameter
     momentum = options["momentum"]
     if gradient_clip is None or momentum >= 1.0:
         return math.inf
-    return (gradient_clip + options["weight_decay"] * math.sqrt(num_parameters)) / (1.0 - momentum)
+    return (gradient_clip + options["weight_decay"] * math.sqrt(trained)) / (1.0 - momentum)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from barnraise.models.published import LARGEST, UNIT, Published
+from barnraise.models.exchange.record import LARGEST, UNIT, Exchange
 from barnraise.training.local import LocalTrainer
 
 PUBLISHED_STEPS = 30.0
@@ -31,19 +31,19 @@ With as many as an optimizer ever counts, losses are 1% higher and high rates ar
 class Repeatable:
     """One task, on the module of `trainer`, whose own moments it replaces.
 
-    `published` is the layout of versions.
+    `exchange` has the layout of versions.
     """
 
-    def __init__(self, trainer: LocalTrainer, published: Published) -> None:
-        self._trainer, self._published = trainer, published
+    def __init__(self, trainer: LocalTrainer, exchange: Exchange) -> None:
+        self._trainer, self._exchange = trainer, exchange
         self._base = torch.empty(0)
 
     def begin(self, version: int, parameters: Tensor, movement: Tensor | None, pace: float) -> None:
-        """Start at `version`, which is `parameters` (float32 [size]).
+        """Start at `version`, which is `parameters` (float32 [exchanged]).
 
-        `movement` [size] is the difference to the version before; None: not known.
+        `movement` [exchanged] is the difference to the version before; None: not known.
         """
-        second = self._second(parameters) if self._published.shares else None
+        second = self._second(parameters) if self._exchange.moments else None
         first = None if movement is None else self._first(movement, second, pace)
         self._trainer.forget()
         self._trainer.expect(first, second, PUBLISHED_STEPS if version > 0 else 1.0)
@@ -56,22 +56,22 @@ class Repeatable:
         self._base.copy_(parameters)
 
     def end(self) -> tuple[Tensor, Tensor]:
-        """Return the vectors whose difference is the update, [size] each: the last version taken in, and the end."""
+        """Return the vectors whose difference is the update, [exchanged]: the last version taken in, and the end."""
         reached = self._base.clone()
         self._own(reached).copy_(self._trainer.flat.vector)
         second = self._trainer.second_moments()
-        if self._published.shares and second is not None:
-            tell(second.cpu(), self._published, reached)
+        if self._exchange.moments and second is not None:
+            tell(second.cpu(), self._exchange, reached)
         return self._base, reached
 
     def _own(self, vector: Tensor) -> Tensor:
         """Return its part that is the model's parameters."""
-        return vector[: self._published.num_parameters]
+        return vector[: self._exchange.trained]
 
     def _second(self, parameters: Tensor) -> Tensor:
         """Return the published second moments, float32 [d]: of a matrix r_i c_j / mean(r)."""
-        second = torch.empty(self._published.num_parameters)
-        for own, (rows, columns), place in self._published.moments():
+        second = torch.empty(self._exchange.trained)
+        for own, (rows, columns), place in self._exchange.each_moments():
             means = torch.exp2((parameters[place] / UNIT).clamp_(-LARGEST, LARGEST))
             if not columns:
                 second[own] = means
@@ -90,22 +90,22 @@ class Repeatable:
         return first.mul_((longest / (torch.linalg.vector_norm(first) + 1e-30)).clamp_(max=1.0))
 
 
-def initial(parameters: Tensor, published: Published) -> Tensor:
-    """Return version 0, float32 [size], from `parameters` [d].
+def initial(parameters: Tensor, exchange: Exchange) -> Tensor:
+    """Return version 0, float32 [exchanged], from `parameters` [d].
 
     The moments are a guess: gradients have a norm of about 1, to which they are usually clipped, so a mean square of 1
     / d.
     """
-    vector = torch.zeros(published.size)
-    vector[: published.num_parameters] = parameters
-    if published.shares:
-        tell(torch.full_like(parameters, 1.0 / published.num_parameters), published, vector)
+    vector = torch.zeros(exchange.exchanged)
+    vector[: exchange.trained] = parameters
+    if exchange.moments:
+        tell(torch.full_like(parameters, 1.0 / exchange.trained), exchange, vector)
     return vector
 
 
-def tell(second: Tensor, published: Published, vector: Tensor) -> None:
+def tell(second: Tensor, exchange: Exchange, vector: Tensor) -> None:
     """Write second moments, float32 [d], to their places in the published vector."""
-    for own, (rows, columns), place in published.moments():
+    for own, (rows, columns), place in exchange.each_moments():
         means = second[own]
         if columns:
             matrix = means.view(rows, columns)

@@ -4,24 +4,28 @@ Signatures are Ed25519 (RFC 8032), keys and signatures in hexadecimal digits. Th
 its purpose, and then fields, each as UTF-8 behind its length in 4 bytes, the highest first; numbers are decimal:
 
     "barnraise contribution 2" | run | controller | node | assignment | base | steps | codec | transcript | digest
+    "barnraise payload 1"      | run | controller | node | kind | assignment | base | steps | digest
     "barnraise rotation 1"     | run | controller | node | key | signer
 
 `run` and `controller` are the run's name and its controller's public key (Z85), `digest` is the payload's SHA-256, and
 `transcript` is JSON as on the ledger for a stateless task, else empty; `key` and `signer` are the new keys, of the
-transport and of signatures, which the node's old key confirms. A worker's other claims (loss, seconds) are not signed:
+transport and of signatures, which the node's old key confirms. The second is for payloads of other results than
+updates, whose `kind` it names. A worker's other claims (loss, seconds) are not signed:
 no decision depends on them.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from barnraise.core.types import Contribution, Transcript
+from barnraise.core.types import Contribution, PayloadResult, Transcript, name_of
+
+Signable = TypeVar("Signable", bound=PayloadResult)
 
 
 class RunId(NamedTuple):
@@ -60,15 +64,17 @@ def verified(statement: bytes, signature: str, public: str) -> bool:
     return True
 
 
-def contribution(run: RunId, node: str, made: Contribution) -> bytes:
-    """Return the statement that `node` signs for a contribution that it offers."""
-    work = made.base, made.steps, made.codec
-    return contributed(run, node, made.assignment, work, made.transcript, made.payload.digest)
+def statement(run: RunId, node: str, made: PayloadResult) -> bytes:
+    """Return the statement that `node` signs for a result with a payload that it offers."""
+    if isinstance(made, Contribution):
+        work = made.base, made.steps, made.codec
+        return contributed(run, node, made.assignment, work, made.transcript, made.payload.digest)
+    return delivered(run, node, name_of(type(made)), (made.assignment, made.base, made.steps), made.payload.digest)
 
 
-def signed(run: RunId, node: str, made: Contribution, signer: Signer) -> Contribution:
+def signed(run: RunId, node: str, made: Signable, signer: Signer) -> Signable:
     """Return `made` with its node's signature."""
-    return msgspec.structs.replace(made, signature=signer.sign(contribution(run, node, made)))
+    return msgspec.structs.replace(made, signature=signer.sign(statement(run, node, made)))
 
 
 def contributed(
@@ -77,6 +83,11 @@ def contributed(
     """Return the statement of a contribution from a ledger's row: `work` has its base, steps and codec."""
     told = "" if transcript is None else msgspec.json.encode(transcript).decode()
     return _statement("barnraise contribution 2", *run, node, assignment, *work, told, digest)
+
+
+def delivered(run: RunId, node: str, kind: str, work: tuple[int, int, int], digest: str) -> bytes:
+    """Return the statement of another payload from a ledger's row: `work` has its assignment, base and steps."""
+    return _statement("barnraise payload 1", *run, node, kind, *work, digest)
 
 
 def rotation(run: RunId, node: str, key: str, signer: str) -> bytes:

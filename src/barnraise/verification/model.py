@@ -13,7 +13,7 @@ from barnraise.core.errors import BarnraiseError, StorageError
 from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import read
 from barnraise.models.build import build
-from barnraise.models.flat import FlatParameters
+from barnraise.models.exchange.record import Exchange
 from barnraise.verification.check import Check
 
 _AGAIN = "write it anew: barnraise export RUN_DIR"
@@ -77,9 +77,9 @@ class ModelCheck(Check):
 
     def _expected(self, checkpoint: StoredCheckpoint) -> dict[str, Tensor]:
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
-        module = build(manifest(self.subject.run).model)
-        flat = FlatParameters(module)
-        flat.vector.copy_(tensors.get("average", tensors["parameters"])[: flat.num_parameters])
+        told = manifest(self.subject.run)
+        module, exchange = build(told.model), Exchange.of(told.model, told.exchange)
+        exchange.module_exchange().enter(module, tensors.get("average", tensors["parameters"]))
         return dict(module.state_dict())
 
     def _tokenizer(self, folder: Path) -> None:

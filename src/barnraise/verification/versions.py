@@ -49,8 +49,9 @@ class VersionsCheck(Check):
             return
         try:
             torch.set_num_threads(subject.plan.run_file.controller.threads)
-            published = subject.plan.published(manifest(subject.run).model)
-            self._server = parts.parameter_server(subject.plan, torch.zeros(1), published)
+            told = manifest(subject.run)
+            self._exchange = subject.plan.exchange(told.model, told.exchange)
+            self._server = parts.parameter_server(subject.plan, torch.zeros(1), self._exchange)
         except BarnraiseError as error:
             why = f"the run file does not say how they are made: {error}"
             self.leave("the chain of versions", why, max(1, subject.history.state.newest.version))
@@ -146,7 +147,7 @@ class VersionsCheck(Check):
     def _draw(self) -> None:
         """Make version 0 from the run file."""
         try:
-            state = parts.initial_state(self.subject.plan, manifest(self.subject.run).model)
+            state = parts.initial_state(self.subject.plan, manifest(self.subject.run).model, self._exchange)
         except BarnraiseError as error:
             self.leave("version 0", f"the model that the run began with cannot be made again here: {error}")
             return

@@ -1,4 +1,4 @@
-"""Chunks of bytes, and a contribution's payload on its way up; `wire.downloads` has the way down.
+"""Chunks of bytes, and a result's payload on its way up; `wire.downloads` has the way down.
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes.
 """
@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from barnraise.core.errors import WireError
-from barnraise.core.types import Blob, Contribution, Update
+from barnraise.core.types import Blob, PayloadResult, Update
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT, INLINE_BYTES
 
@@ -34,20 +34,20 @@ def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
 
 
 class IncomingPayload:
-    """The payload of one contribution, which arrives in order.
+    """The payload of one result, which arrives in order.
 
     Memory is taken as bytes arrive, so an announced size costs none.
     """
 
-    def __init__(self, contribution: Contribution) -> None:
-        self.contribution = contribution
+    def __init__(self, result: PayloadResult) -> None:
+        self.result = result
         self.payload = bytearray()
         self.asked = False  # that bytes were lost and the next ones were requested again
 
     @property
     def complete(self) -> bool:
         """Return whether all bytes have arrived; `verify` checks them."""
-        return len(self.payload) == self.contribution.payload.num_bytes
+        return len(self.payload) == self.result.payload.num_bytes
 
     def add(self, offset: int, data: Buffer) -> bool:
         """Append `data` if it is the next piece, else return False.
@@ -55,7 +55,7 @@ class IncomingPayload:
         Raises WireError when it reaches beyond the payload's end.
         """
         data = memoryview(data).cast("B")
-        size = self.contribution.payload.num_bytes
+        size = self.result.payload.num_bytes
         if offset + len(data) > size:
             raise WireError(f"chunk ends at {offset + len(data)}, but the payload has {size} bytes")
         if offset != len(self.payload):
@@ -66,7 +66,7 @@ class IncomingPayload:
 
     def verify(self) -> None:
         """Hash the whole payload; WireError when that is not the digest that was offered."""
-        digest, promised = hashlib.sha256(self.payload).hexdigest(), self.contribution.payload.digest
+        digest, promised = hashlib.sha256(self.payload).hexdigest(), self.result.payload.digest
         if digest != promised:
             raise WireError(f"payload hashes to {digest[:16]}..., but {promised[:16]}... was promised: send it again")
 
@@ -88,9 +88,9 @@ class IncomingPayloads:
         """Return the bytes that have arrived and are kept."""
         return sum(len(upload.payload) for upload in self._uploads.values())
 
-    def open(self, node: str, contribution: Contribution) -> IncomingPayload:
-        """Return the upload of this contribution, with the bytes that have arrived, or a new one."""
-        return self._uploads.setdefault((node, contribution.assignment), IncomingPayload(contribution))
+    def open(self, node: str, result: PayloadResult) -> IncomingPayload:
+        """Return the upload of this result, with the bytes that have arrived, or a new one."""
+        return self._uploads.setdefault((node, result.assignment), IncomingPayload(result))
 
     def get(self, node: str, assignment: int) -> IncomingPayload | None:
         return self._uploads.get((node, assignment))

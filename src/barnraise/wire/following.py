@@ -89,7 +89,9 @@ class Survey(Message, frozen=True, tag=True):
 class CopiedFile(msgspec.Struct, frozen=True):
     """A file of a run directory, by its path there."""
 
-    path: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,3}\Z")]
+    path: Annotated[
+        str, msgspec.Meta(max_length=1024, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,3}\Z")
+    ]
     blob: Blob
 
 

@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob, Count
+from barnraise.wire.messages import Name, Options
 
 MANIFEST_LIMIT = 1 << 20
 """Largest manifest in bytes: decoding it takes less than a second, in which a process handles no signal."""
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """`model` is a resolved config; `dataset` is the blob of the dataset's meta.json, which names the shards."""
+PartName = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")]
+
+
+class FrozenPart(msgspec.Struct, frozen=True):
+    """A file of parameters that are not trained, by the name under which it is kept."""
+
+    name: PartName
+    blob: Blob
+
+
+class ExchangeName(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The name of an exchange: its kind in a catalog, with options, and the frozen parts; the full model by default."""
+
+    kind: Name = "full"
+    options: Options = {}
+    frozen: Annotated[tuple[FrozenPart, ...], msgspec.Meta(max_length=1000)] = ()
+
+
+FULL_MODEL = ExchangeName()
+"""The name of an exchange of every parameter: manifests from before there were kinds mean it."""
+
+
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`model` is a resolved config; `dataset` is the blob of the dataset's meta.json, which names the shards.
+
+    `trained` is the number of parameters that the `exchange` trains. A worker from before there were kinds of exchange
+    compares it with the model's parameters: it refuses a run that trains fewer.
+    """
 
     model: dict[str, Any]
     dataset: Blob
-    num_parameters: Count
+    trained: Count = msgspec.field(name="num_parameters")
+    exchange: ExchangeName = FULL_MODEL
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)

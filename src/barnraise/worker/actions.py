@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barnraise.core.types import AnyResult, AnyTask, Blob, Contribution, News
+from barnraise.core.types import AnyResult, AnyTask, Blob, News, PayloadResult
 from barnraise.wire.messages import Message, WorkerSettings
 
 
@@ -65,7 +65,7 @@ class Offer(Action, frozen=True, gc=False):
 class Upload(Action, frozen=True, gc=False):
     """Send the payload from `offset` on, and stop sending any other."""
 
-    contribution: Contribution
+    result: PayloadResult
     offset: int
 
 

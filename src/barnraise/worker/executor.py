@@ -39,7 +39,7 @@ from barnraise.core.types import (
 )
 from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.shards import Dataset
-from barnraise.models.published import Published
+from barnraise.models.exchange.record import Exchange, moments_behind
 from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
@@ -70,9 +70,10 @@ class WorkerExecutor:
             for given in ([{"ratio": ratio} for ratio in uplink.ratios] or [{}])
         ]
         self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
-        layout = Published(trainer.flat.layout, settings.shares)
+        layout = trainer.flat.layout
+        exchange = Exchange(layout, moments_behind(layout) if settings.shares else None)
         self.published = Replica(
-            layout.size,
+            exchange.exchanged,
             compression.create(downlink.codec, **downlink.options),
             follows=downlink.version_momentum != 0.0 or settings.stateless,
             last=settings.stateless,
@@ -92,9 +93,9 @@ class WorkerExecutor:
             last=last,
             crew=self._crew,
         )
-        self._layout = layout
+        self._exchange = exchange
         self.course: TaskSession = (
-            StatelessSession(self.published, trainer, Repeatable(trainer, layout))
+            StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless
             else StatefulSession(self.published, trainer, self.path, downlink, self._crew)
         )
@@ -213,8 +214,8 @@ class WorkerExecutor:
 
         Raises PayloadError where a version is not available.
         """
-        layout, trainer = self._layout, self.trainer.anew()
-        course = StatelessReplay(self.published, trainer, versions, transcript=transcript, layout=layout)
+        trainer = self.trainer.anew()
+        course = StatelessReplay(self.published, trainer, versions, transcript=transcript, exchange=self._exchange)
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
         steps, loss, (start, end) = gone

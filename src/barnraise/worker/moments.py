@@ -48,7 +48,7 @@ class Moments:
         if not self.path.exists():
             return False
         try:
-            trouble = "" if trainer.remember(self._read(8 * trainer.flat.num_parameters)) else "they do not fit"
+            trouble = "" if trainer.remember(self._read(8 * trainer.flat.layout.size)) else "they do not fit"
         except (OSError, SafetensorError, ValueError, RuntimeError) as error:
             trouble = str(error)
         if trouble:

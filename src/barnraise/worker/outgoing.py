@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnraise.core.types import AnyResult, Contribution, LinkReport
+from barnraise.core.types import AnyResult, LinkReport, PayloadResult
 from barnraise.wire.messages import INLINE_BYTES, SendPayload
 from barnraise.wire.messages import Offer as OfferMessage
 from barnraise.worker import measure
@@ -30,7 +30,7 @@ class Outgoing:
     def __init__(self) -> None:
         self.pending: dict[int, AnyResult] = {}
         self.newest = 0
-        self._uploading: int | None = None  # the contribution whose payload is on its way
+        self._uploading: int | None = None  # the assignment whose payload is on its way
         self._sent: dict[int, tuple[float, int]] = {}  # payloads on their way: start time, bytes
         self._offered_at = 0.0
 
@@ -41,7 +41,7 @@ class Outgoing:
         """
         self.keep(result)
         self._offered_at = now
-        if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
+        if isinstance(result, PayloadResult) and result.payload.num_bytes <= INLINE_BYTES:
             self._sent[result.assignment] = now, result.payload.num_bytes
         return [Offer(result)]
 
@@ -53,7 +53,7 @@ class Outgoing:
     def keep(self, result: AnyResult) -> None:
         """Keep a result while there is no connection: the next `greeted` offers it."""
         self.pending[result.assignment] = result
-        if isinstance(result, Contribution):
+        if isinstance(result, PayloadResult):
             self.newest = result.assignment
 
     def again(self, now: float) -> list[Action]:
@@ -82,12 +82,12 @@ class Outgoing:
 
         One at a time: the controller's last request counts.
         """
-        contribution = self.pending.get(message.assignment)
-        if not isinstance(contribution, Contribution) or message.offset >= contribution.payload.num_bytes:
+        result = self.pending.get(message.assignment)
+        if not isinstance(result, PayloadResult) or message.offset >= result.payload.num_bytes:
             return []
-        self._sent[message.assignment] = now, contribution.payload.num_bytes - message.offset
+        self._sent[message.assignment] = now, result.payload.num_bytes - message.offset
         self._uploading = message.assignment
-        return [Upload(contribution, message.offset)]
+        return [Upload(result, message.offset)]
 
     def arrived(self, assignment: int, link: LinkReport, now: float) -> tuple[list[Action], LinkReport]:
         """Record that the controller has the whole payload: later messages say nothing about the link."""

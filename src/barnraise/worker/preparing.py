@@ -95,10 +95,10 @@ async def prepare(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )
     fetcher.cache.on_deleted = executor.dataset.forget
-    fetcher.limit = max(fetcher.limit, 8 * manifest.num_parameters + 4096)
+    fetcher.limit = max(fetcher.limit, 8 * manifest.trained + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
     moments, disk = None, options.means.lent().disk_bytes or math.inf
-    kept = 2 * 2 * FLOAT * manifest.num_parameters  # the moments, and their copy while they are written
+    kept = 2 * 2 * FLOAT * manifest.trained  # the moments, and their copy while they are written
     if options.moments is not None and not settings.stateless and kept <= disk / 2:
         disk -= kept
         moments = await in_training(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
 from barnraise.core.threads import yield_to_others
-from barnraise.core.types import AnyResult, Blob, Contribution
+from barnraise.core.types import AnyResult, Blob, PayloadResult
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.transport.roaming import RoamingConnection
@@ -263,9 +263,9 @@ class WorkerRuntime:
     async def _send_whole(self, result: AnyResult, data: memoryview) -> None:
         await self.connection.send(encode(Offer(result), data))
 
-    async def _send_chunks(self, contribution: Contribution, data: memoryview, offset: int) -> None:
+    async def _send_chunks(self, result: PayloadResult, data: memoryview, offset: int) -> None:
         for start, chunk in chunks(data, start=offset):
-            await self.connection.send(encode(PayloadChunk(contribution.assignment, start), chunk))
+            await self.connection.send(encode(PayloadChunk(result.assignment, start), chunk))
 
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):
@@ -278,7 +278,7 @@ class WorkerRuntime:
 
     def _offer(self, action: act.Offer) -> None:
         result = action.result
-        if isinstance(result, Contribution) and result.payload.num_bytes <= INLINE_BYTES:
+        if isinstance(result, PayloadResult) and result.payload.num_bytes <= INLINE_BYTES:
             data = self.executor.payloads[result.assignment].data
             self._spawn(self._send_whole(result, data))  # bulk: small messages must not wait behind it
         else:
@@ -287,8 +287,8 @@ class WorkerRuntime:
     def _upload(self, action: act.Upload) -> None:
         """Replace the one uploader by another: its earlier work is void."""
         self._cancel_upload(act.CancelUpload())
-        data = self.executor.payloads[action.contribution.assignment].data
-        self._uploader = self._spawn(self._send_chunks(action.contribution, data, action.offset))
+        data = self.executor.payloads[action.result.assignment].data
+        self._uploader = self._spawn(self._send_chunks(action.result, data, action.offset))
 
     def _cancel_upload(self, action: act.CancelUpload) -> None:
         if self._uploader is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SERIAL, Crew, spans
 from barnraise.core.types import MOST_TAKEN, Taken, Train, Transcript
-from barnraise.models.published import Published
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import Downlink
@@ -202,10 +202,10 @@ class StatelessReplay(TaskSession):
         versions: Versions,
         *,
         transcript: Transcript,
-        layout: Published,
+        exchange: Exchange,
     ) -> None:
         super().__init__(published, trainer)
-        self._versions, self._told, self._once = versions, transcript, Repeatable(trainer, layout)
+        self._versions, self._told, self._once = versions, transcript, Repeatable(trainer, exchange)
         self._left = list(transcript.taken)
 
     def begin(self, task: Train) -> None:

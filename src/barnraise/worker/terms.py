@@ -91,10 +91,10 @@ def fit(
     trained parameters are in its memory, which reports itself when it is too small.
     """
     config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
-    size = memory.num_parameters(manifest.model)
-    if size != manifest.num_parameters:
+    size = memory.model_size(manifest.model)
+    if size != manifest.trained:
         raise RunFailedError(
-            f"the controller's manifest speaks of {manifest.num_parameters} parameters, but its model has {size}"
+            f"the controller's manifest speaks of {manifest.trained} parameters, but its model has {size}"
         )
     lengths = tuple(meta.row_length(info) for info in meta.row_files())
     snapshot = memory.FLOAT * size * (2 if settings.shares else 1) + SNAPSHOT_EXTRA

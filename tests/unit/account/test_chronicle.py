@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import Formatter
+
+import pytest
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
 from barnraise.account.reducer import RowFeed
@@ -81,6 +84,22 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
         "finished: SIGINT",
     ]
     assert [item.kind for item in of_note(happenings)][:2] == ["paused", "continued"]
+
+
+SAID = [note for note in notes.Note.__subclasses__() if note.sentence]
+
+
+@pytest.mark.parametrize("note", SAID, ids=notes.kind_of)
+def test_a_sentence_names_fields_of_its_note(note: type[notes.Note]) -> None:
+    named = {name for _, name, _, _ in Formatter().parse(note.sentence) if name}
+    assert named <= {*note.__struct_fields__, "node"}
+
+
+def test_a_reason_cannot_name_fields(tmp_path: Path) -> None:
+    (happening,) = told(
+        tmp_path / "ledger.sqlite", [Noted(1.0, notes.Voided(7, 3, "{node} {assignment}", True), "{reason}")]
+    )
+    assert happening.text == "a contribution of {reason} is void: {node} {assignment}"
 
 
 def test_chronicle_reads_on_from_where_it_stopped(tmp_path: Path) -> None:

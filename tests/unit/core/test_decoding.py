@@ -15,11 +15,10 @@ from barnraise.assembly.invites import open_book
 from barnraise.controller.state import saved
 from barnraise.controller.state.state import State
 from barnraise.core.decoding import MALFORMED
-from barnraise.core.errors import CorruptionError, DataError, PayloadError, RunDirectoryError, WireError
+from barnraise.core.errors import CorruptionError, DataError, RunDirectoryError, WireError
 from barnraise.data.meta import Meta
 from barnraise.ledger import Checkpoints, Noted, RunDirectory, notes, seal
 from barnraise.ledger.rows import FORMATS
-from barnraise.models.layout import FlatLayout
 from barnraise.wire.following import decode_rows
 from barnraise.wire.manifest import Manifest
 
@@ -66,8 +65,6 @@ def test_what_a_dataset_and_a_model_are_described_by(tmp_path: Path, content: by
         Meta.read(tmp_path / "meta.json")
     with pytest.raises(WireError):
         Manifest.decode(content)
-    with pytest.raises(PayloadError):
-        FlatLayout.decode(content)
 
 
 @HURT

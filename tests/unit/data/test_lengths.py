@@ -23,7 +23,7 @@ from barnraise.data import text
 from barnraise.data.shards import Dataset, Meta
 from barnraise.models.build import build as build_model
 from barnraise.models.config import describe
-from barnraise.models.layout import FlatLayout
+from barnraise.models.exchange.layout import Layout
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.data_files import training_rows
 from barnraise.plan.estimate import estimate
@@ -243,7 +243,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
     shapes: list[tuple[int, ...]] = []
     vector = torch.zeros(10)
     trainer: Any = SimpleNamespace(
-        flat=SimpleNamespace(vector=vector, layout=FlatLayout.of([("w", (10,))])),
+        flat=SimpleNamespace(vector=vector, layout=Layout.of([("w", (10,))])),
         device=torch.device("cpu"),
         rows_at_once=lambda length: None,
         tokens_at_once=None,
@@ -266,7 +266,7 @@ def test_a_task_with_rows_of_several_lengths_is_carried_out() -> None:
     executor.replica.copy_(trainer.flat.vector)
     rows = (RowRange(2, 0, 3), RowRange(0, 5, 10), RowRange(1, 0, 2), RowRange(0, 0, 1))
     steps: list[int] = []
-    whole = ParameterRange(0, trainer.flat.layout.total)
+    whole = ParameterRange(0, trainer.flat.layout.size)
     contribution = executor.train(train(steps=10, rows=rows, batch_size=2, parameters=whole), steps.append)
     assert contribution is not None
     assert contribution.steps == len(steps) == 2 + 3 + 1

@@ -121,7 +121,7 @@ class SlowToHandIn(NodeCosts):
 def test_one_node_takes_longer_to_hand_in_where_work_is_costed() -> None:
     plan, seen = planned(tokens=100_000), list[Judged]()
     work = costed(plan, estimate(plan))
-    size, payloads = work.settings.payloads.num_parameters, work.settings.payloads.rungs
+    size, payloads = work.settings.payloads.exchanged, work.settings.payloads.rungs
     slow = CostedNodeWork(payloads, size, SlowToHandIn(size, plan.compression.name, plan.downlink.name))
     simulator = Simulator(
         Controller(work.settings),

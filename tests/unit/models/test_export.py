@@ -14,6 +14,7 @@ from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 from barnraise.models.export import export
 from barnraise.models.flat import FlatParameters
 
@@ -30,7 +31,7 @@ def resolve(name: str) -> dict[str, Any]:
 def test_from_pretrained_gives_the_same_model(tmp_path: Path, name: str) -> None:
     resolved = resolve(name)
     module = build(resolved, seed=3).eval()
-    export(tmp_path / "model", resolved, FlatParameters(module).vector, BYTES.files())
+    export(tmp_path / "model", resolved, Exchange.of(resolved), FlatParameters(module).vector, BYTES.files())
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
     rows = torch.arange(32).reshape(2, 16)
     with torch.no_grad():
@@ -52,8 +53,8 @@ def test_a_new_export_replaces_the_old_and_leaves_other_files(tmp_path: Path) ->
     vector = FlatParameters(module).vector
     (tmp_path / "README.md").write_text("mine")
     (tmp_path / "model-00001-of-00002.safetensors").write_text("an older, larger model")
-    export(tmp_path, resolved, torch.zeros_like(vector))
-    export(tmp_path, resolved, vector)
+    export(tmp_path, resolved, Exchange.of(resolved), torch.zeros_like(vector))
+    export(tmp_path, resolved, Exchange.of(resolved), vector)
     again = FlatParameters(AutoModelForCausalLM.from_pretrained(tmp_path))
     assert torch.equal(again.vector, vector)
     assert (tmp_path / "README.md").read_text() == "mine"
@@ -65,4 +66,4 @@ def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     resolved = resolve("gpt2")
     with pytest.raises(StorageError, match="cannot be written"):
-        export(tmp_path / "file" / "model", resolved, FlatParameters(build(resolved)).vector)
+        export(tmp_path / "file" / "model", resolved, Exchange.of(resolved), FlatParameters(build(resolved)).vector)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from barnraise.core.errors import CorruptionError, ModelError, PayloadError, StorageError
+from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.build import build
 from barnraise.models.config import describe
-from barnraise.models.flat import FlatParameters, load, named_views, save
-from barnraise.models.layout import FlatLayout
+from barnraise.models.exchange.record import Exchange
+from barnraise.models.flat import FlatParameters
 
 torch.set_num_threads(1)
 NAMES = sorted(ARCHITECTURES)
@@ -58,7 +57,7 @@ def module_config(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_layout_from_the_config_is_the_layout_of_the_module(name: str) -> None:
-    assert FlatLayout.from_config(module_config(name)) == FlatParameters(tiny(name)).layout
+    assert Exchange.of(module_config(name)).layout == FlatParameters(tiny(name)).layout
 
 
 def optimizer(kind: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -88,7 +87,7 @@ def test_an_optimizer_over_the_vector_is_the_optimizer_over_the_parameters(name:
 def test_tied_weights_are_in_the_vector_once() -> None:
     module = tiny("gpt2")
     flat = FlatParameters(module)
-    assert "lm_head.weight" not in {entry.name for entry in flat.layout.entries}
+    assert "lm_head.weight" not in {leaf.name for leaf in flat.layout.leaves}
     assert module.lm_head.weight.data_ptr() == module.transformer.wte.weight.data_ptr()
     flat.vector.zero_()
     assert not module.lm_head.weight.any()
@@ -96,7 +95,7 @@ def test_tied_weights_are_in_the_vector_once() -> None:
 
 def test_buffers_stay_out() -> None:
     module = nn.BatchNorm1d(3)
-    assert FlatParameters(module).num_parameters == 6
+    assert FlatParameters(module).layout.size == 6
 
 
 def test_modules_that_cannot_be_flattened() -> None:
@@ -116,48 +115,10 @@ def test_a_copy_of_the_module_keeps_the_values() -> None:
     assert not torch.equal(before, loss(module))
 
 
-def test_saved_vectors_come_back_bit_for_bit(tmp_path: Path) -> None:
-    flat = FlatParameters(tiny())
-    path = tmp_path / "parameters.safetensors"
-    save(flat.vector, flat.layout, path)
-    assert torch.equal(load(path, flat.layout), flat.vector)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    views = named_views(flat.vector, flat.layout)
-    assert {name: view.shape for name, view in views.items()} == {
-        name: p.shape for name, p in flat.module.named_parameters()
-    }
-
-
-def test_files_that_are_not_this_model(tmp_path: Path) -> None:
-    flat, other = FlatParameters(tiny()), FlatParameters(tiny("llama"))
-    path = tmp_path / "parameters.safetensors"
-    save(flat.vector, flat.layout, path)
-    with pytest.raises(CorruptionError, match="but the model has"):
-        load(path, other.layout)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptionError, match="not a whole safetensors file"):
-        load(path, flat.layout)
-    with pytest.raises(StorageError, match="cannot be read"):
-        load(tmp_path / "absent", flat.layout)
-    with pytest.raises(StorageError, match="cannot be written"):
-        save(flat.vector, flat.layout, tmp_path / "no" / "folder")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xff",
-        b"{}",
-        b'{"entries":[]}',
-        b'{"entries":[["a",[2]],["a",[3]]]}',
-        b'{"entries":[["a",[-2]]]}',
-        b'{"entries":[["a",[1099511627776,1099511627776]]]}',
-        b'{"entries":[["../a",[2]]]}',
-        b'{"entries":[["a",[1,1,1,1,1,1,1,1,1]]]}',
-        b'{"entries":[["a",[2]]],"x":1}',
-    ],
-)
-def test_hostile_layouts_are_refused(content: bytes) -> None:
-    with pytest.raises(PayloadError):
-        FlatLayout.decode(content)
+def test_parameters_that_are_not_trained_stay_out() -> None:
+    module = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2).to(torch.bfloat16).requires_grad_(False))
+    flat, before = FlatParameters(module), module[1].weight.clone()
+    assert [leaf.name for leaf in flat.layout.leaves] == ["0.weight", "0.bias"]
+    flat.vector.zero_()
+    assert not module[0].weight.any()
+    assert torch.equal(module[1].weight, before)

@@ -44,7 +44,7 @@ def kept_bytes(module: nn.Module) -> int:
 def test_estimates_against_the_real_model(name: str) -> None:
     resolved = resolve(name)
     module = build(resolved)
-    assert memory.num_parameters(resolved) == sum(parameter.numel() for parameter in module.parameters())
+    assert memory.model_size(resolved) == sum(parameter.numel() for parameter in module.parameters())
     assert memory.buffer_bytes(resolved) == sum(buffer.nbytes for buffer in module.buffers())
     estimate = memory.activation_bytes(resolved, batch_size=ROWS, context=CONTEXT)
     assert 0.95 <= estimate / kept_bytes(module) <= 2.5
@@ -52,7 +52,7 @@ def test_estimates_against_the_real_model(name: str) -> None:
 
 def test_gpt2_small_has_the_published_size() -> None:
     resolved = describe({"architecture": "gpt2"}, 50257, 1024)
-    assert memory.num_parameters(resolved) == 124_439_808
+    assert memory.model_size(resolved) == 124_439_808
 
 
 def test_buffers_count() -> None:

@@ -319,10 +319,11 @@ def test_a_run_file_is_checked_without_torch_or_transformers() -> None:
     program = """
 import sys
 from barnraise import models
-from barnraise.models import config, layout, memory
+from barnraise.models import config, memory
+from barnraise.models.exchange.record import Exchange
 for name in ("gpt_neo", "gpt2", "opt", "bloom", "llama"):
     resolved = config.describe({"architecture": name, "config": {"hidden_size": 64, "num_heads": 4}}, 100, 64)
-    assert layout.FlatLayout.from_config(resolved).total == memory.num_parameters(resolved)
+    assert Exchange.of(resolved).trained == memory.model_size(resolved)
 try:
     config.describe({"architecture": "gpt_neu"}, 100, 64)
 except Exception as error:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnraise.controller.work import admission
-from barnraise.core.types import Blob, Contribution, ParameterRange, Transcript
+from barnraise.core.types import Blob, Contribution, ParameterRange, PayloadResult, Signature, Transcript
 from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Started
 from barnraise.transport import Keys
-from barnraise.trust.signatures import RunId, contribution, rotation, signed, verified
+from barnraise.trust.signatures import RunId, rotation, signed, statement, verified
 
 RUN = RunId("barn", "k" * 40)
 KEYS = Keys.generate()
@@ -62,15 +62,42 @@ def test_what_is_no_signature_or_no_key_verifies_nothing(statement: bytes, signa
 
 
 def test_statements_of_two_kinds_are_never_alike() -> None:
-    assert contribution(RUN, "ann", MADE).startswith(b"barnraise contribution 2")
+    assert statement(RUN, "ann", MADE).startswith(b"barnraise contribution 2")
     assert rotation(RUN, "ann", "k", "s").startswith(b"barnraise rotation 1")
+
+
+class Sealed(PayloadResult, frozen=True, gc=False, tag="sealed", kw_only=True):
+    """A result of another kind than an update, with a payload."""
+
+    payload: Blob
+    signature: Signature = ""
+
+
+def test_a_payload_that_is_no_update_is_signed_and_proven_from_the_ledger() -> None:
+    made = Sealed(assignment=7, base=4, steps=0, loss=0.0, seconds=3.0, payload=Blob("ab" * 32, 9))
+    offered = signed(RUN, "ann", made, KEYS.signer)
+    assert statement(RUN, "ann", made).startswith(b"barnraise payload 1")
+    assert admission.refuse_signature(RUN, "ann", offered, KEYS.signer.public) == ""
+    for change in ({"assignment": 8}, {"base": 5}, {"payload": Blob("cd" * 32, 9)}):
+        changed = msgspec.structs.replace(offered, **change)
+        assert admission.refuse_signature(RUN, "ann", changed, KEYS.signer.public)
+    rows = Signatures(RUN)
+    enrolled = NodeChanged(0.0, "ann", Change.ENROLLED, key="k", signer=KEYS.signer.public)
+    assert rows.wrong(enrolled) == ""
+    for result, wrong in ((offered, False), (msgspec.structs.replace(offered, base=5), True)):
+        row = Judged(
+            0.0, 7, "ann", "accepted", "", Claim.of(result), version=4, staleness=0, tokens=0, norm=0.0,
+            parameters=ParameterRange(0, 0), weight=0.0,
+        )  # fmt: skip
+        assert row.claim.result == "sealed"
+        assert bool(rows.wrong(row)) == wrong
 
 
 def test_a_transcript_is_signed_too() -> None:
     """Or a controller could pair what was sent with another one, which it does not follow from."""
     transcripts = (None, Transcript(3, 2), Transcript(3, 3), Transcript(4, 2))
     told = [msgspec.structs.replace(MADE, transcript=given) for given in transcripts]
-    assert len({contribution(RUN, "ann", made) for made in told}) == len(told)
+    assert len({statement(RUN, "ann", made) for made in told}) == len(told)
 
 
 def test_the_key_of_signatures_follows_from_the_file_and_does_not_show_it() -> None:

@@ -58,7 +58,7 @@ class TestIncomingPayloads:
         assert upload.complete
         upload.verify()
         taken = uploads.take("a", 1)
-        assert (bytes(taken.payload), taken.contribution) == (data, contribution(data))
+        assert (bytes(taken.payload), taken.result) == (data, contribution(data))
         assert (len(uploads), uploads.num_bytes) == (0, 0)
 
     def test_a_promise_takes_no_memory(self) -> None:

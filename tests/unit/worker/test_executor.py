@@ -21,7 +21,7 @@ from barnraise.core.types import Audit, Blob, Evaluate, News, ParameterRange, Ro
 from barnraise.data.meta import Format
 from barnraise.models.build import build
 from barnraise.models.config import describe
-from barnraise.models.layout import FlatLayout
+from barnraise.models.exchange.layout import Layout
 from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
@@ -34,7 +34,7 @@ SIZE, STEPS = 50, 4
 SHAPE = {"hidden_size": 8, "num_layers": 1, "num_heads": 2}
 FORMAT = Format(kind="text", tokenizer="bytes", context=16, vocab_size=40)
 CODEC = compression.create("none")
-LAYOUT = FlatLayout.of([("w", (SIZE,))])
+LAYOUT = Layout.of([("w", (SIZE,))])
 
 
 class Trainer:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.core.types import Blob, News, ParameterRange, Update
-from barnraise.models.layout import FlatLayout
+from barnraise.models.exchange.layout import Layout
 from barnraise.models.vectors import digest, raw
 from barnraise.worker.executor import WorkerExecutor
 
@@ -42,7 +42,7 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
         fragments=2,
     )
     trainer: Any = SimpleNamespace(
-        flat=SimpleNamespace(layout=FlatLayout.of([("w", (SIZE,))])),
+        flat=SimpleNamespace(layout=Layout.of([("w", (SIZE,))])),
         device=torch.device("cpu"),
         follow=lambda *given: None,
     )

@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_named_with_a_remedy(given: dict[str, object], wo
 def test_as_many_rows_at_once_as_fit_into_memory() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
     row = memory.worker(model, batch_size=1, context=16)
 
     def tokens(rows: float) -> int | None:
@@ -111,7 +111,7 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
     """Shorter ones, where the data has rows of several lengths."""
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 64)
-    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
     meta = data(16, 64)
     short, long = (memory.worker(model, batch_size=1, context=length) for length in (16, 64))
     assert short.allocated < long.allocated
@@ -126,8 +126,8 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
 def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    size, row = memory.num_parameters(model), memory.worker(model, batch_size=1, context=16)
-    manifest, spare = SimpleNamespace(model=model, num_parameters=size), 1 << 30
+    size, row = memory.model_size(model), memory.worker(model, batch_size=1, context=16)
+    manifest, spare = SimpleNamespace(model=model, trained=size), 1 << 30
     whole = row.vectors + 8 * row.activations
     wide, narrow, cuda = (
         fit(manifest, data(16), settings_of(), room, device).limits  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
 def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
-    manifest: Any = SimpleNamespace(model=model, num_parameters=memory.num_parameters(model))
+    manifest: Any = SimpleNamespace(model=model, trained=memory.model_size(model))
     meta, settings = data(16), settings_of()
     options: Any = SimpleNamespace(means=Means(max_memory="1MiB"))
     with pytest.raises(ModelError, match=r"but 1\.0 MB are available; lend more of it \(--max-memory\), or join with"):

@@ -106,7 +106,7 @@ class CostModel(Part):
         if not kind_of(decision.kind).contributes:
             return 0.0
         covered = ranges.size(decision.terms.parameters)
-        return self.payloads.rungs[decision.terms.rung] * covered / self.payloads.num_parameters
+        return self.payloads.rungs[decision.terms.rung] * covered / self.payloads.exchanged
 
     def _arrived(self, event: Arrived) -> Steps:
         """Measure the node's upload rate from an arrived payload that travelled for itself."""

@@ -13,7 +13,7 @@ import msgspec
 
 from barnraise.controller.state.actions import Discard, Receive, Send
 from barnraise.controller.state.part import Context, Part, Steps
-from barnraise.core.types import Contribution
+from barnraise.core.types import PayloadResult
 from barnraise.wire.messages import Identify
 
 PATIENCE = 30.0
@@ -33,7 +33,7 @@ class Upload(msgspec.Struct):
     """
 
     node: str
-    offer: Contribution
+    offer: PayloadResult
     until: float
     received: int = 0
     since: float = 0.0
@@ -53,15 +53,15 @@ class Uploads(Part):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.memory = context.settings.payloads.memory
-        self.offered: dict[str, dict[int, Contribution]] = {}
+        self.offered: dict[str, dict[int, PayloadResult]] = {}
         self.ready: dict[str, None] = {}  # nodes of `offered` without an upload
         self.uploads: dict[int, Upload] = {}
         self.heard: dict[int, float] = {}  # time of each upload's last bytes, the longest silent first
         self.sending: dict[str, int] = {}  # node -> its upload
-        self.inspecting: dict[int, tuple[Contribution, int]] = {}
+        self.inspecting: dict[int, tuple[PayloadResult, int]] = {}
         self.num_bytes = 0  # size of uploads and inspected payloads, as offered
 
-    def expect(self, node: str, offer: Contribution) -> Steps:
+    def expect(self, node: str, offer: PayloadResult) -> Steps:
         """Request the payload of an acceptable offer, now or in the order of offers.
 
         The first offer of an assignment counts; when that is repeated, the missing bytes of its payload are requested
@@ -114,7 +114,7 @@ class Uploads(Part):
             self.heard[number] = self.now
         return None
 
-    def settled(self, offer: Contribution) -> None:
+    def settled(self, offer: PayloadResult) -> None:
         """Record the verdict on a complete payload: it is on the ledger, or dropped."""
         self.inspecting.pop(offer.assignment, None)
         self.num_bytes -= offer.payload.num_bytes

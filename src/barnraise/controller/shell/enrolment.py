@@ -23,7 +23,6 @@ from barnraise.transport.invite import Token
 from barnraise.trust import roles
 from barnraise.wire.following import Follow
 from barnraise.wire.messages import FOR_GOOD, LATER, PROTOCOL_VERSION, TAKEN, Enrol, Greeting, Stop
-from barnraise.wire.observing import Observe
 
 ATTEMPTS_A_SECOND = 20
 """Wrong proofs of one address that are answered; and its greetings with right proofs that are examined."""
@@ -195,8 +194,8 @@ class Enrolment:
             return refusal_of(error)
         return None
 
-    def let_look(self, message: Observe, key: str, address: str = "") -> None:
-        """Allow a machine with `key` to see the run's status; each takes one use of the invite, however often it asks.
+    def let_look(self, message: Greeting, key: str, address: str = "") -> None:
+        """Allow a machine with `key` to ask; each takes one use of the invite, however often it asks.
 
         Raises InviteError when it may not.
         """

@@ -206,7 +206,7 @@ class Server:
             raise self.error
         for action in actions:
             if isinstance(action, act.Receive):
-                self._receive_payload(action, brought.pop((action.node, action.contribution.assignment), None))
+                self._receive_payload(action, brought.pop((action.node, action.result.assignment), None))
             elif (do := _ACTIONS.get(type(action))) is not None:
                 do(self, action)
             else:
@@ -303,9 +303,9 @@ class Server:
 
     def _receive_payload(self, action: act.Receive, brought: memoryview | None) -> None:
         """Request the missing bytes of the payload, unless it was attached to its offer."""
-        number = action.contribution.assignment
-        upload = self.uploads.open(action.node, action.contribution)
-        if brought is not None and len(brought) == action.contribution.payload.num_bytes and upload.add(0, brought):
+        number = action.result.assignment
+        upload = self.uploads.open(action.node, action.result)
+        if brought is not None and len(brought) == action.result.payload.num_bytes and upload.add(0, brought):
             self.post(ev.Arrived(action.node, number, len(brought)))
         elif not upload.complete:
             self._tell(action.node, SendPayload(number, len(upload.payload)))
@@ -352,7 +352,7 @@ class Server:
             self.stopped.add(action.node)
 
     def _inspect(self, action: effects.Inspect) -> None:
-        upload = self.uploads.get(action.node, action.contribution.assignment)
+        upload = self.uploads.get(action.node, action.result.assignment)
         assert upload is not None, "the machine asks for the inspection of what has arrived"
         self.executor.inspect(action, upload)
 

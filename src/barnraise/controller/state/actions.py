@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.core.types import Contribution, Ranges
+from barnraise.core.types import PayloadResult, Ranges
 from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
@@ -19,7 +19,7 @@ class Action(msgspec.Struct, frozen=True, gc=False):
 
 
 class Journal(Action, frozen=True, gc=False):
-    """Make the decision durable; for an accepted contribution, its payload first."""
+    """Make the decision durable; for an accepted result with a payload, that first."""
 
     decision: Decision
 
@@ -33,7 +33,7 @@ class Receive(Action, frozen=True, gc=False):
     """Receive the payload that `node` offered: ask for missing bytes; answer with `Arrived` as they come."""
 
     node: str
-    contribution: Contribution
+    result: PayloadResult
 
 
 class Discard(Action, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from barnraise.controller.state.actions import Action, Slot
 from barnraise.controller.state.events import Event
-from barnraise.core.types import Batches, Blob, Contribution, Ranges
+from barnraise.core.types import Batches, Blob, Contribution, Inspection, PayloadResult, Ranges
 
 THREADS = ("inspect", "evaluate", "version", "checkpoint")
 """The threads of the shell that carry out effects, one effect at a time each, in order."""
@@ -26,20 +26,24 @@ class ControllerEffect(Action, frozen=True, gc=False):
 
 
 class Inspect(ControllerEffect, frozen=True, gc=False):
-    """Decode the payload and measure it; answer with `Inspected`, and a sketch where there is a seed for one."""
+    """Look into the payload; answer with `Inspected`, and a sketch where there is a seed for one.
+
+    Its digest is checked at any `depth`. At "full" it is decoded and measured, at "header" its header is checked.
+    """
 
     thread: ClassVar[str] = "inspect"
 
     node: str
-    contribution: Contribution
+    result: PayloadResult
     seed: int = 0
+    depth: Inspection = "full"
 
 
 class Inspected(Event, frozen=True, gc=False):
     """The payload of `assignment` was inspected.
 
-    It decodes to finite numbers of L2 norm `norm`; or `reason` is its defect. A `sketch` of them where one was asked
-    for.
+    It decodes to finite numbers of L2 norm `norm` (0 at a lesser depth); or `reason` is its defect. A `sketch` of them
+    where one was asked for.
     """
 
     epoch: int

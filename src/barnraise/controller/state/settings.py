@@ -47,7 +47,7 @@ class LeaseSettings:
 class PayloadSettings:
     """The published vector, and the sizes of payloads."""
 
-    num_parameters: int  # the published vector's, moments included
+    exchanged: int  # values that travel, published moments included
     partitions: tuple[tuple[ParameterRange, ...], ...]  # ranges that are exchanged alternately; the coarsest first
     rungs: tuple[int, ...]  # bytes of a payload of one of the first partition's ranges at each, ascending
     last: int  # a residual's payload; 0 without residuals
@@ -65,7 +65,7 @@ class PayloadSettings:
 
     @property
     def snapshot(self) -> int:
-        return 4 * self.num_parameters
+        return 4 * self.exchanged
 
     @property
     def divisors(self) -> tuple[int, ...]:

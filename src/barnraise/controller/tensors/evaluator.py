@@ -18,19 +18,20 @@ from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
 from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset, labels
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import each_loss, held_out_loss
 
 BATCH_ROWS = 16
 
 
 class Evaluator:
-    """Measures parameters on the first `rows` held-out rows of `dataset`.
+    """Measures versions of an `exchange` of a model on the first `rows` held-out rows of `dataset`.
 
     The model is built at the first use.
     """
 
-    def __init__(self, model: Mapping[str, Any], dataset: Dataset, rows: int) -> None:
-        self.model, self.dataset, self.rows = model, dataset, rows
+    def __init__(self, model: Mapping[str, Any], exchange: Exchange, dataset: Dataset, rows: int) -> None:
+        self.model, self.exchange, self.dataset, self.rows = model, exchange, dataset, rows
         self._flat: Any = None
 
     def build(self) -> None:
@@ -44,13 +45,13 @@ class Evaluator:
     def model_of(self, parameters: Tensor) -> Any:
         """Return a module in evaluation mode that has these parameters, a version's first, until the next call."""
         self.build()
-        self._flat.vector.copy_(parameters[: self._flat.num_parameters])
+        self.exchange.module_exchange().enter(self._flat.module, parameters)
         return self._flat.module.eval()
 
     def shift(self, step: Step, share: float) -> None:
         """Move the model of `model_of` by `share` of a step, in its own parameters."""
         vector = self._flat.vector.numpy()
-        for part in overlap(step.where, 0, self._flat.num_parameters):
+        for part in overlap(step.where, 0, self.exchange.trained):
             for span in spans(part.stop - part.start, SPAN):
                 moved = vector[part.start + span.start : part.start + span.stop]
                 step.update.add(part.place + span.start, moved, share)

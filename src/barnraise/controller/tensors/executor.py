@@ -19,6 +19,7 @@ from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.errors import StorageError, WireError
+from barnraise.core.types import Contribution
 from barnraise.ledger import Checkpoints, Head, Ledger
 from barnraise.wire.blobs import IncomingPayload
 
@@ -60,18 +61,18 @@ class ControllerExecutor:
         self._threads = {name: ThreadPoolExecutor(1, name) for name in THREADS}
 
     def inspect(self, action: Inspect, upload: IncomingPayload) -> None:
-        """Check the payload's digest, decode it and measure it."""
-        contribution = action.contribution
-        assignment = contribution.assignment
+        """Check the payload's digest, and look into it as deep as its kind of task says."""
+        result, assignment = action.result, action.result.assignment
 
         def work() -> Event:
             try:
                 upload.verify()
             except WireError as error:
                 return Inspected(action.epoch, assignment, 0.0, str(error))
-            norm, reason = self.server.inspect(upload.payload, contribution)
-            wanted = action.seed and not reason
-            sketch = self.server.sketch(upload.payload, contribution, action.seed) if wanted else b""
+            norm, reason = self.server.inspect(upload.payload, result, action.depth)
+            sketch = b""
+            if isinstance(result, Contribution) and action.seed and not reason:
+                sketch = self.server.sketch(upload.payload, result, action.seed)
             return Inspected(action.epoch, assignment, norm, reason, sketch)
 
         self._run("inspect", work)

@@ -23,7 +23,7 @@ from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
 from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step, Sum
 from barnraise.controller.tensors.stages.opening import Open, Weigh, codec_of
-from barnraise.controller.tensors.stages.pipeline import Pipeline, of_contribution, of_version
+from barnraise.controller.tensors.stages.pipeline import Pipeline, of_payload, of_version
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
@@ -31,7 +31,7 @@ from barnraise.core import ranges
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import SPAN, Crew
-from barnraise.core.types import Blob, Contribution, Ranges
+from barnraise.core.types import Blob, Contribution, Inspection, PayloadResult, Ranges
 from barnraise.training.base import OuterOptimizer
 
 _LARGEST_MULTIPLE = 1 << 22
@@ -53,7 +53,7 @@ class ParameterServer:
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those of contributions, by their
     numbers. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal steps
-    (FedNova). `shared` is the start of moments that are published behind the parameters. `average`: see `Publish`.
+    (FedNova). Moments are published behind the parameters from `moments_start` on. `average`: see `Publish`.
     `parameters` and all of `state` are changed in place: a caller that wants to keep a version freezes it (`watch`) or
     copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
     the work in spans of `chunk` elements or a few more, a multiple of the codecs' blocks.
@@ -69,7 +69,7 @@ class ParameterServer:
         downlink: Codec,
         outer: OuterOptimizer,
         alike: bool = False,
-        shared: int | None = None,
+        moments_start: int | None = None,
         average: float = 0.0,
         threads: int = 1,
         chunk: int = SPAN,
@@ -80,7 +80,7 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.looks = of_contribution(self.codecs)
+        self.looks = of_payload(self.codecs)
         self.stages = of_version(
             self._preserve,
             self._publish,
@@ -90,7 +90,7 @@ class ParameterServer:
             outer=outer,
             downlink=downlink,
             crew=crew,
-            shared=shared,
+            moments_start=moments_start,
         )
         multiple = math.lcm(downlink.multiple, *(codec.multiple for codec in codecs))
         multiple = multiple if multiple <= _LARGEST_MULTIPLE else downlink.multiple
@@ -120,11 +120,14 @@ class ParameterServer:
         """Tell the snapshot `frozen` of this version's vectors before they change."""
         self._preserve.watch(frozen)
 
-    def inspect(self, payload: Any, offer: Contribution) -> tuple[float, str]:
-        """Return the L2 norm of the update in `payload` by `offer`, and its defect (empty: none)."""
-        arrival = Arrival(offer, payload)
+    def inspect(self, payload: Any, result: PayloadResult, depth: Inspection = "full") -> tuple[float, str]:
+        """Return the L2 norm of the update in `payload`, and the payload's defect (empty: none), as seen at `depth`.
+
+        The norm is 0 at another depth than "full".
+        """
+        arrival = Arrival(result, payload)
         try:
-            for stage in self.looks:
+            for stage in self.looks[depth]:
                 stage.look(arrival)
         except PayloadError as error:
             return 0.0, str(error)

@@ -25,7 +25,7 @@ from barnraise.controller.state.state import KeptFinding, NodeState, Work
 from barnraise.controller.versions.findings import Pieces, agree, dispute, enough, mean
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
-from barnraise.core.types import FORWARD, AnyResult, Evaluate, Finding, ParameterRange, RowRange
+from barnraise.core.types import FORWARD, Evaluate, Finding, ParameterRange, Result, RowRange
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted, Terms
 from barnraise.matching.base import TaskView
@@ -51,7 +51,6 @@ class Evaluation(TaskKind):
     """Keeps the one version that is being measured by workers, and rows on offer to a second owner."""
 
     task = Evaluate
-    result = Finding
 
     def __init__(
         self,
@@ -296,7 +295,7 @@ class Evaluation(TaskKind):
     def too_late(self, work: Work) -> str:
         return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
 
-    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+    def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Finding)
         if result.steps != work.local_steps:
             return f"measures {result.steps} batches, but {work.local_steps} were assigned"
@@ -311,7 +310,7 @@ class Evaluation(TaskKind):
             f"loss is {result.loss:g}, but at most {self.plan.most_loss:g} is believed: the controller measures itself"
         )
 
-    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
         assert isinstance(result, Finding)
         return float(result.weight)
 

@@ -13,7 +13,7 @@ from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Work
-from barnraise.core.types import AnyResult, AnyTask, Contribution, Result, Task, name_of
+from barnraise.core.types import AnyTask, Result, Task, name_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.base import TaskView
 from barnraise.wire.messages import Assign
@@ -29,7 +29,6 @@ class TaskKind(Part):
     """
 
     task: ClassVar[type[Task]]
-    result: ClassVar[type[Result]] = Contribution
     yields: ClassVar[bool] = False
     """Whether such work waits while its node has to train for the next version."""
 
@@ -100,14 +99,14 @@ class TaskKind(Part):
         """Return why a result of `work` is not needed any more; empty while it is."""
         return ""
 
-    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+    def refuse(self, result: Result, work: Work, version: int) -> str:
         """Return why `result`, arriving when `version` was the newest, is no answer to `work`; empty when it can be."""
         return ""
 
-    def taken(self, result: AnyResult, work: Work) -> Steps:
+    def taken(self, result: Result, work: Work) -> Steps:
         """Handle the consequences of an accepted result of `work`."""
         yield from ()
 
-    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
         """Return the weight of a result of `tokens` tokens, `staleness` versions late."""
         return float(tokens)

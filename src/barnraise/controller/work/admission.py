@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from barnraise.controller.state.settings import EngineSettings, PayloadSettings
 from barnraise.controller.state.state import Work
-from barnraise.core.types import AnyResult, Contribution
+from barnraise.core.types import Contribution, PayloadResult, Result
 from barnraise.ledger.notes import NOT_SIGNED
 from barnraise.trust import signatures
 from barnraise.trust.signatures import RunId
@@ -30,7 +30,7 @@ class Offence(str):
     __slots__ = ()
 
 
-def refuse_result(result: AnyResult, work: Work, version: int) -> str:
+def refuse_result(result: Result, work: Work, version: int) -> str:
     """Return why `result`, arriving when `version` was newest, is no answer to `work`; empty when it can be."""
     if result.base != work.base:
         told = f"base is version {result.base}, but the task started from {work.base}"
@@ -80,14 +80,14 @@ def refuse_transcript(offer: Contribution, work: Work, newest: int) -> str:
     return ""
 
 
-def refuse_signature(run: RunId, node: str, offer: AnyResult, signer: str) -> str:
+def refuse_signature(run: RunId, node: str, offer: Result, signer: str) -> str:
     """Return why `offer` is not signed by `node`, whose key is `signer`; empty when it is.
 
     Also empty when the node signs nothing, or there is nothing to sign.
     """
-    if not signer or not isinstance(offer, Contribution):
+    if not signer or not isinstance(offer, PayloadResult):
         return ""
-    if signatures.verified(signatures.contribution(run, node, offer), offer.signature, signer):
+    if signatures.verified(signatures.statement(run, node, offer), offer.signature, signer):
         return ""
     wrong = f"{NOT_SIGNED} ({'wrong signature' if offer.signature else 'no signature'})"
     return Offence(f"{wrong}; join again with the key file that this machine joined with")
@@ -120,7 +120,7 @@ def refuse_inspection(norm: float, reason: str, payloads: PayloadSettings) -> st
         return f"norm is {norm}: the update holds NaN or infinite values"
     if payloads.max_norm is not None and norm > payloads.max_norm:
         return f"norm {norm:.4g} is above trust.max_update_norm {payloads.max_norm:g}"
-    most = LARGEST * math.sqrt(payloads.num_parameters)
+    most = LARGEST * math.sqrt(payloads.exchanged)
     if payloads.max_norm is None and norm > most:
         return f"norm {norm:.4g} is above {most:.4g}, which no model could follow"
     return ""

@@ -41,10 +41,10 @@ from barnraise.controller.work.training import TOO_LATE, task_of
 from barnraise.core.sketches import compare, is_finite
 from barnraise.core.types import (
     SKETCH_BYTES,
-    AnyResult,
     Audit,
     Batches,
     Contribution,
+    Result,
     Sketched,
     Transcript,
     Update,
@@ -109,7 +109,6 @@ class Auditing(TaskKind):
     """Keeps the open cases, by the assignments of their contributions, the oldest first."""
 
     task = Audit
-    result = Sketched
     yields = True
 
     def __init__(
@@ -138,7 +137,7 @@ class Auditing(TaskKind):
 
     def seed(self, work: Work) -> int:
         """Return the seed of a contribution's sketch, independent of claims; 0 for one that is not audited."""
-        if not work.task.trains or not self.settings.share:
+        if not (work.task.trains and work.task.shows_rows and self.settings.share):
             return 0
         share, drawn = self.settings.share, self._drawn(str(work.assignment))
         if work.terms.pace is not None:  # its verdicts are known
@@ -345,17 +344,17 @@ class Auditing(TaskKind):
             return TOO_LATE
         return "" if self._case(work) is not None else "nobody waits for this comparison any more"
 
-    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+    def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Sketched)
         if result.steps != work.local_steps:
             return f"took {result.steps} steps, but {work.local_steps} are to be done anew"
         finite = is_finite(result.sketch) and math.isfinite(result.loss)
         return "" if finite else "its sketch or its loss is not finite"
 
-    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
         return 0.0
 
-    def taken(self, result: AnyResult, work: Work) -> Steps:
+    def taken(self, result: Result, work: Work) -> Steps:
         assert isinstance(result, Sketched)
         case = self._case(work)
         assert case is not None, "nobody else's result is accepted"

@@ -11,7 +11,7 @@ from barnraise.controller.state.state import Work
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.controller.work.admission import refuse_update
 from barnraise.controller.work.training import TOO_LATE
-from barnraise.core.types import AnyResult, Contribution, Flush, ParameterRange
+from barnraise.core.types import Contribution, Flush, ParameterRange, Result
 from barnraise.ledger.decisions import Assigned, Terms
 
 
@@ -43,7 +43,7 @@ class Flushing(TaskKind):
             if not self.state.works[opened].task.contributes:
                 yield from self.membership.release(node, opened, "it hands in its residual")
         number, base = self.state.totals.assigned + 1, self.state.newest.version
-        whole = ParameterRange(0, self.payloads.num_parameters)
+        whole = ParameterRange(0, self.payloads.exchanged)
         decision = Assigned(
             time=self.now,
             assignment=number,
@@ -61,11 +61,11 @@ class Flushing(TaskKind):
     def too_late(self, work: Work) -> str:
         return TOO_LATE if self.state.progress.final else ""
 
-    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+    def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
         return refuse_update(result, work, self.payloads.last_codec, self.payloads)
 
-    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
         """Return the weight of all the node's earlier contributions."""
         node = self.state.nodes[work.node]
         return (self.speeds.usable(node) or 1.0) * node.tally.reputation.weight()

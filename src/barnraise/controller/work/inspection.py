@@ -20,7 +20,7 @@ from barnraise.controller.work.offences import Offences
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.task_kinds import TaskKinds
-from barnraise.core.types import AnyResult, Contribution
+from barnraise.core.types import Contribution, PayloadResult, Result
 from barnraise.ledger.decisions import Claim, Judged
 from barnraise.ledger.notes import COPY_CAME_FIRST
 from barnraise.wire.messages import Ack, Message, Offer
@@ -58,13 +58,13 @@ class Inspection(Part):
         elif reason := self._refuse(work, offer) or self._unsigned(node, offer):
             yield from self._turn_down(work, offer, reason)
             yield Changed()
-        elif isinstance(offer, Contribution):
+        elif isinstance(offer, PayloadResult):
             yield from self.uploads.expect(node, offer)
         else:
             yield from self._judge(work, offer, self.context.arrival_version, 0.0, "")
             yield Changed()
 
-    def _turn_down(self, work: Work, offer: AnyResult, reason: str) -> Steps:
+    def _turn_down(self, work: Work, offer: Result, reason: str) -> Steps:
         """Refuse a result by its header: its payload is not needed."""
         yield from self.uploads.drop(work.node, work.assignment)
         yield from self._judge(work, offer, self.context.arrival_version, 0.0, reason)
@@ -85,7 +85,7 @@ class Inspection(Part):
             yield Changed()
         else:
             self.uploads.inspecting[event.assignment] = offer, version
-            yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work))
+            yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work), work.task.inspects)
             yield from self.uploads.look()
 
     def inspected(self, event: Inspected) -> Steps:
@@ -96,23 +96,23 @@ class Inspection(Part):
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings.payloads)
         yield from self._judge(work, offer, version, event.norm, reason)
-        if self.state.nodes[work.node].verdicts[work.assignment][0]:
+        if self.state.nodes[work.node].verdicts[work.assignment][0] and isinstance(offer, Contribution):
             if event.sketch:
                 yield from self.auditing.begin(work, offer, event.sketch)
             yield from self.scoring.begin(work, offer)
         yield from self.offences.inspected(work.node, reason)
         yield Changed()
 
-    def _refuse(self, work: Work, offer: AnyResult) -> str:
+    def _refuse(self, work: Work, offer: Result) -> str:
         """Return the present defect of an offer; empty when it may continue."""
         kind, version = self.kinds.get(work.kind), self.context.arrival_version
-        if kind is None or not isinstance(offer, kind.result):
+        if kind is None or not isinstance(offer, kind.task.result):
             return admission.Offence(f"a {type(offer).__name__.lower()} is no answer to a task of the kind {work.kind}")
         if reason := self._too_late(work):
             return reason
         return admission.refuse_result(offer, work, version) or kind.refuse(offer, work, version)
 
-    def _unsigned(self, node: str, offer: AnyResult) -> str:
+    def _unsigned(self, node: str, offer: Result) -> str:
         return admission.refuse_signature(self.settings.run, node, offer, self.state.nodes[node].badge.signer)
 
     def _too_late(self, work: Work) -> str:
@@ -122,7 +122,7 @@ class Inspection(Part):
         kind = self.kinds.get(work.kind)
         return kind.too_late(work) if kind is not None else ""
 
-    def _judge(self, work: Work, offer: AnyResult, version: int, norm: float, reason: str) -> Steps:
+    def _judge(self, work: Work, offer: Result, version: int, norm: float, reason: str) -> Steps:
         """Put the verdict on the ledger and answer the worker."""
         verdict: Literal["accepted", "refused", "discarded"]
         kind = self.kinds.get(work.kind)
@@ -149,11 +149,11 @@ class Inspection(Part):
             norm=norm,
             scale=admission.scale(norm, work, self.settings) if verdict == "accepted" else 1.0,
             parameters=work.terms.parameters,
-            weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.result) else 0.0,
+            weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.task.result) else 0.0,
         )
         if verdict == "accepted":
             yield from self.kinds[work.kind].taken(offer, work)
-        elif isinstance(offer, Contribution):
+        elif isinstance(offer, PayloadResult):
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", str(reason)))
 

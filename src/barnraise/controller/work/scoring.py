@@ -48,7 +48,7 @@ class Scoring(Part):
 
     def begin(self, work: Work, offer: Contribution) -> Steps:
         """Score an accepted contribution, if it is one of the share."""
-        if not work.task.trains or not self.settings.share or self.state.progress.final:
+        if not (work.task.trains and work.task.shows_rows and self.settings.share) or self.state.progress.final:
             return
         share = self.state.nodes[work.node].tally.reputation.chance_of_score(self.settings.share)
         drawn = hmac.digest(self.settings.key, f"score {work.assignment}".encode(), hashlib.sha256)

@@ -24,10 +24,10 @@ from barnraise.controller.work.admission import refuse_transcript, refuse_update
 from barnraise.controller.work.shard_cursors import ShardCursors, in_lanes
 from barnraise.core.types import (
     MOST_ROW_RANGES,
-    AnyResult,
     Batches,
     Contribution,
     ParameterRange,
+    Result,
     RowRange,
     Train,
 )
@@ -205,12 +205,12 @@ class Training(TaskKind):
     def too_late(self, work: Work) -> str:
         return TOO_LATE if self.state.progress.final or self.state.progress.flushing is not None else ""
 
-    def refuse(self, result: AnyResult, work: Work, version: int) -> str:
+    def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Contribution)
         reason = refuse_transcript(result, work, self.state.newest.version)
         return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
-    def weight(self, result: AnyResult, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
         trust = self.state.nodes[work.node].tally.reputation.weight()
         return tokens * trust * self.settings.versions.staleness.weight(staleness)
 

@@ -370,6 +370,22 @@ def test_inspection_measures_and_refuses() -> None:
     assert server.inspect(bytes(spoiled), offer())[1]
 
 
+def test_inspection_looks_as_deep_as_the_kind_of_task_says() -> None:
+    server = make_server(codec=("topk", {"ratio": 0.1}))
+    payload = bytes(server.codecs[0].encode(vector(1)).payload)
+    numbers, header = bytearray(payload), bytearray(payload)
+    numbers[-4:], header[:4] = b"\x00\x00\xc0\x7f", b"none"
+    found = {
+        depth: [server.inspect(bytes(each), offer(), depth) for each in (payload, numbers, header)]
+        for depth in ("none", "header", "full")
+    }
+    assert found["none"] == [(0.0, "")] * 3
+    assert found["header"][:2] == [(0.0, "")] * 2
+    assert "the payload says" in found["header"][2][1]
+    assert found["full"][0][0] > 0.0
+    assert all(reason for _, reason in found["full"][1:])
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_payload_is_opened_by_the_codec_that_its_contribution_names(known: bool) -> None:
     """Or, where a ledger does not say, by the one that wrote it."""

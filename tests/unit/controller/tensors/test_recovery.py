@@ -77,7 +77,7 @@ class Run:
     ) -> None:
         self.workers = workers if workers is not None else Workers()
         self.settings = engine_settings(
-            num_parameters=SIZE,
+            exchanged=SIZE,
             tokens=600,
             most=10**4,
             memory=1 << 30,
@@ -164,8 +164,8 @@ class Run:
         """Do what the machine asked for first."""
         match job := self.queue.pop(0):
             case effects.Inspect():
-                number = job.contribution.assignment
-                found = self.server.inspect(self.payloads[number], job.contribution)
+                number = job.result.assignment
+                found = self.server.inspect(self.payloads[number], job.result)
                 self.handle(effects.Inspected(job.epoch, number, *found))
             case effects.Gate():
                 self.handle(effects.Gated(job.epoch, job.version, self.left_out(job), 0.5))

@@ -26,6 +26,7 @@ from barnraise.data.shards import Dataset
 from barnraise.data.text import build as build_data
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import LocalTrainer, batch_loss
 
 NODES, STEPS, RATE = 7, 12, 0.003
@@ -45,7 +46,10 @@ class Fleet:
         torch.manual_seed(0)
         self.trainer = LocalTrainer(build(config), optimizer="adamw", options={"learning_rate": 0.0}, gradient_clip=1.0)
         self.rows = np.random.default_rng(0).permutation(self.data.rows(0, 0, 900)).astype(np.int64)
-        self.weigher, self.start = Weigher(Evaluator(config, self.data, 16)), self.trainer.flat.vector.clone()
+        self.weigher, self.start = (
+            Weigher(Evaluator(config, Exchange.of(config), self.data, 16)),
+            self.trainer.flat.vector.clone(),
+        )
         self.start = self.start - self.trained(NODES, steps=120)  # so that there is something to lose
         self.updates = [self.trained(node) for node in range(NODES)]
         self.server = ParameterServer(

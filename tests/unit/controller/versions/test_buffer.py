@@ -539,7 +539,7 @@ def test_a_loss_that_is_no_number_is_no_number_after_a_replay_too(loss: float) -
 
 
 def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_shares() -> None:
-    engine = run("a", num_parameters=50, tokens=10**6)  # room for two deltas of 90 bytes
+    engine = run("a", exchanged=50, tokens=10**6)  # room for two deltas of 90 bytes
     for _ in range(6):
         engine.next("a")
         hand_in(engine, "a")

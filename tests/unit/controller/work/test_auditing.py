@@ -134,7 +134,7 @@ def test_who_is_alone_audits_nobody() -> None:
 def test_the_share_is_chosen_by_a_key_and_nobody_else_tells_which() -> None:
     chosen = []
     for key in (b"one", b"one", b"two"):
-        settings = {"tokens": 10**6, "buffer_size": 1, "num_parameters": 10**6}
+        settings = {"tokens": 10**6, "buffer_size": 1, "exchanged": 10**6}
         engine = Engine(engine_settings(**settings, audits=AuditSettings(0.25, key)))
         for _ in range(60):
             train_once(engine, "a")
@@ -241,7 +241,7 @@ def test_what_is_no_answer_is_refused_and_somebody_else_is_asked(changes: dict[s
 def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deltas back to it would be more bytes than are kept."""
     monkeypatch.setattr(publishing, "UNDONE_BYTES", 0)
-    engine = audited(num_parameters=60)  # deltas of 90 bytes, snapshots of 240
+    engine = audited(exchanged=60)  # deltas of 90 bytes, snapshots of 240
     for _ in range(16):
         train_once(engine, "a")
     asks(engine, "b")
@@ -254,7 +254,7 @@ def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPat
 
 
 def test_deltas_as_large_as_the_model_are_kept_for_as_many_versions() -> None:
-    engine = audited(num_parameters=20)  # of 80 bytes, in deltas of 90
+    engine = audited(exchanged=20)  # of 80 bytes, in deltas of 90
     for _ in range(MOST_UNDONE):
         train_once(engine, "a")
     asks(engine, "b")
@@ -263,7 +263,7 @@ def test_deltas_as_large_as_the_model_are_kept_for_as_many_versions() -> None:
 
 
 def test_a_node_without_the_memory_is_not_asked() -> None:
-    engine = audited(num_parameters=10**6)
+    engine = audited(exchanged=10**6)
     train_once(engine, "a")
     engine.hello("small", profile=NodeProfile(100.0, memory_bytes=15_000_000))
     engine.hello("large", profile=NodeProfile(100.0, memory_bytes=17_000_000))
@@ -273,7 +273,7 @@ def test_a_node_without_the_memory_is_not_asked() -> None:
 
 
 def test_cases_that_wait_are_bounded() -> None:
-    engine = audited(checkpoint_seconds=1e9, num_parameters=10**6)
+    engine = audited(checkpoint_seconds=1e9, exchanged=10**6)
     for _ in range(MOST_CASES + 5):
         train_once(engine, "a")
     assert list(engine.machine.parts[Auditing].cases) == list(range(6, MOST_CASES + 6))  # type: ignore[attr-defined]

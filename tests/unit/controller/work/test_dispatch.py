@@ -320,7 +320,7 @@ def update(version: int, size: int) -> Update:
     ],
 )
 def test_the_way_to_the_base_is_whichever_is_fewer_bytes(have: int, size: int, expected: list[object]) -> None:
-    settings = engine_settings(num_parameters=1000)
+    settings = engine_settings(exchanged=1000)
     published = Controller(settings, State(newest=Newest(3, digest(103)))).parts[Publishing]
     published.updates = {version: update(version, size) for version in (1, 2, 3)}
     way = published.updates_from(have)
@@ -337,7 +337,7 @@ def test_a_chain_has_no_gap() -> None:
 
 
 def test_few_small_deltas_are_kept_however_cheap_they_are() -> None:
-    engine = Engine(engine_settings(num_parameters=10**6, tokens=10**9, checkpoint_seconds=1e9))
+    engine = Engine(engine_settings(exchanged=10**6, tokens=10**9, checkpoint_seconds=1e9))
     engine.check = lambda: None  # type: ignore[method-assign]
     engine.hello("a")
     for _ in range(LONGEST_CHAIN + 5):

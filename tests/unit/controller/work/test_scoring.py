@@ -33,6 +33,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 from barnraise.models.flat import FlatParameters
 from barnraise.training.local import LocalTrainer
 from barnraise.trust import suspicion
@@ -249,7 +250,7 @@ class Work:
         )
         torch.manual_seed(0)
         self.trainer = LocalTrainer(build(config), optimizer="adamw", options={"learning_rate": 0.0}, gradient_clip=1.0)
-        self.evaluator = Evaluator(config, self.data, 16)
+        self.evaluator = Evaluator(config, Exchange.of(config), self.data, 16)
         self.codec = compression.create("int8")
         self.start = self.trainer.flat.vector.clone()
         self.train(Batches((RowRange(0, 400, 4400),), SIZE, 5), 400)  # so that there is something to know already
@@ -334,7 +335,7 @@ def test_published_moments_behind_the_parameters_do_not_count(work: Work) -> Non
 
 
 def test_a_model_has_its_flat_vector(work: Work) -> None:
-    assert FlatParameters(build(work.evaluator.model)).num_parameters == len(work.start)
+    assert FlatParameters(build(work.evaluator.model)).layout.size == len(work.start)
 
 
 def test_a_costed_simulation_scores_too_and_all_of_it_is_sound() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.tensors.stages.opening import codec_of
 from barnraise.core import ranges
-from barnraise.core.types import Contribution
+from barnraise.core.types import Contribution, PayloadResult
 
 
 @dataclass
 class Arrival:
-    """An arrived payload of `offer`, and the facts about its update so far."""
+    """An arrived payload of `result`, and the facts about its update so far."""
 
-    offer: Contribution
+    result: PayloadResult
     payload: Any
     reader: Reader | None = None
     norm: float = 0.0  # L2; `admission` decides about it
@@ -32,6 +32,17 @@ class Look:
         """
 
 
+class Headed(Look):
+    """Checks the header that its codec wrote, and its length, without a look at its numbers."""
+
+    def __init__(self, codecs: Sequence[Codec]) -> None:
+        self._codecs = codecs
+
+    def look(self, arrival: Arrival) -> None:
+        codec, size, base = _expected(self._codecs, arrival)
+        codec.header(arrival.payload, size, base)
+
+
 class Decoded(Look):
     """Checks that it can be decoded, to finite values, by the codec that it names."""
 
@@ -39,10 +50,8 @@ class Decoded(Look):
         self._codecs = codecs
 
     def look(self, arrival: Arrival) -> None:
-        offer = arrival.offer
-        size = ranges.size(offer.parameters)
-        codec = codec_of(self._codecs, offer.codec, arrival.payload, size)
-        arrival.reader = codec.open(arrival.payload, size, offer.base)
+        codec, size, base = _expected(self._codecs, arrival)
+        arrival.reader = codec.open(arrival.payload, size, base)
 
 
 class Measured(Look):
@@ -51,3 +60,11 @@ class Measured(Look):
     def look(self, arrival: Arrival) -> None:
         assert arrival.reader is not None
         arrival.norm = arrival.reader.norm()
+
+
+def _expected(codecs: Sequence[Codec], arrival: Arrival) -> tuple[Codec, int, int]:
+    """Return the codec of an update, the number of its elements, and its base version."""
+    offer = arrival.result
+    assert isinstance(offer, Contribution), "other payloads are not looked into"
+    size = ranges.size(offer.parameters)
+    return codec_of(codecs, offer.codec, arrival.payload, size), size, offer.base

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec
-from barnraise.controller.tensors.stages.arriving import Decoded, Look, Measured
+from barnraise.controller.tensors.stages.arriving import Decoded, Headed, Look, Measured
 from barnraise.controller.tensors.stages.base import Making, Stage
 from barnraise.controller.tensors.stages.opening import Open, Weigh
 from barnraise.controller.tensors.stages.preserving import Preserve
@@ -36,18 +36,20 @@ from barnraise.controller.tensors.stages.stepping import Outer
 from barnraise.core.errors import InputError, VersionRefusedError
 from barnraise.core.ranges import size
 from barnraise.core.threads import Crew, spans
+from barnraise.core.types import Inspection
 from barnraise.models.vectors import largest
 from barnraise.training.base import OuterOptimizer
 
 _LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is a sum of a few roundings
 
 
-def of_contribution(codecs: Sequence[Codec]) -> list[Look]:
-    """Return the stages of each contribution's inspection."""
-    return [
-        Decoded(codecs),
-        Measured(),
-    ]
+def of_payload(codecs: Sequence[Codec]) -> Mapping[Inspection, list[Look]]:
+    """Return the stages of a payload's inspection, by its depth."""
+    return {
+        "none": [],
+        "header": [Headed(codecs)],
+        "full": [Decoded(codecs), Measured()],
+    }
 
 
 def of_version(
@@ -60,7 +62,7 @@ def of_version(
     outer: OuterOptimizer,
     downlink: Codec,
     crew: Crew,
-    shared: int | None = None,
+    moments_start: int | None = None,
 ) -> list[Stage]:
     """Return the stages from contributions to a version."""
     return [
@@ -68,7 +70,7 @@ def of_version(
         Weigh(alike),
         preserve,
         Reduce(rule, crew),
-        Outer(outer, shared),
+        Outer(outer, moments_start),
         *requantising(downlink),
         publish,
     ]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Making, Stage
-from barnraise.models.published import UNIT
+from barnraise.models.exchange.record import UNIT
 from barnraise.training.base import OuterOptimizer
 
 _PREFIX = "outer."
@@ -21,12 +21,12 @@ _FARTHEST = 4.0 * UNIT
 class Outer(Stage):
     """One step of the outer optimizer, over the vector of all parameters.
 
-    Moments that are published behind them, from `shared` on, become the aggregate of the workers' own, whatever the
-    optimizer does with the rest.
+    Moments that are published behind them, from `moments_start` on, become the aggregate of the workers' own,
+    whatever the optimizer does with the rest.
     """
 
-    def __init__(self, optimizer: OuterOptimizer, shared: int | None = None) -> None:
-        self._optimizer, self._shared = optimizer, shared  # start of the moments
+    def __init__(self, optimizer: OuterOptimizer, moments_start: int | None = None) -> None:
+        self._optimizer, self._moments_start = optimizer, moments_start
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         moments = {name: before.get(_told(name), 0.0) for name in self._optimizer.moment_names}
@@ -45,7 +45,8 @@ class Outer(Stage):
 
     def _step(self, values: Array, start: int, rate: float) -> None:
         """Step along `values`, which are of the elements from `start` on."""
-        parameters = values.size if self._shared is None else max(0, min(values.size, self._shared - start))
+        moments = self._moments_start
+        parameters = values.size if moments is None else max(0, min(values.size, moments - start))
         self._optimizer.step(values[:parameters], start, rate)
         np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
 

@@ -85,7 +85,7 @@ class Picky(Look):
 
 def test_a_look_at_what_comes_may_refuse_it() -> None:
     server = make_server()
-    server.looks.append(Picky())
+    server.looks["full"].append(Picky())
     codec = server.codecs[0]
     small, large = torch.zeros(SIZE), torch.zeros(SIZE)
     small[0], large[0] = 1.0, 2.0
