@@ -130,7 +130,7 @@ def add_decoded(
 ) -> None:
     """Compute vector += weight * decoded in the ranges `covered` of `vector`, float32 (None: all of it).
 
-    PayloadError when the payload is not of so many elements, with `vector` untouched.
+    PayloadError when the payload has another number of elements; `vector` is unchanged then.
     """
     covered = covered or (0, vector.numel())
     reader, out = codec.open(encoded, ranges.size(covered)), vector.numpy()
