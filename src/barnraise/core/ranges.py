@@ -25,7 +25,7 @@ def split(num_values: int, count: int) -> tuple[ParameterRange, ...]:
     return tuple(ParameterRange(start, stop) for start, stop in pairwise(cuts))
 
 
-class Part(NamedTuple):
+class RangePart(NamedTuple):
     """Parameters [start, stop) that follow each other in a payload, from `place` on."""
 
     place: int
@@ -93,24 +93,24 @@ def size(ranges: Ranges) -> int:
     return sum(ranges[1::2]) - sum(ranges[::2])
 
 
-def parts(ranges: Ranges, start: int, stop: int) -> Iterator[Part]:
+def parts(ranges: Ranges, start: int, stop: int) -> Iterator[RangePart]:
     """Yield the elements [start, stop) of a payload, as parts of the parameters.
 
     >>> [tuple(part) for part in parts((0, 8, 12, 16), 6, 10)]
     [(6, 6, 8), (8, 12, 14)]
     """
     if len(ranges) == 2:
-        yield Part(start, ranges[0] + start, ranges[0] + stop)
+        yield RangePart(start, ranges[0] + start, ranges[0] + stop)
         return
     place = 0
     for first, last in pieces(ranges):
         begin, end = max(start, place), min(stop, place + last - first)
         if begin < end:
-            yield Part(begin, first + begin - place, first + end - place)
+            yield RangePart(begin, first + begin - place, first + end - place)
         place += last - first
 
 
-def overlap(ranges: Ranges, start: int, stop: int) -> Iterator[Part]:
+def overlap(ranges: Ranges, start: int, stop: int) -> Iterator[RangePart]:
     """Yield the parameters [start, stop) that are in `ranges`, with their places in the payload.
 
     >>> [tuple(part) for part in overlap((0, 8, 12, 16), 6, 14)]
@@ -120,7 +120,7 @@ def overlap(ranges: Ranges, start: int, stop: int) -> Iterator[Part]:
     for first, last in pieces(ranges):
         begin, end = max(start, first), min(stop, last)
         if begin < end:
-            yield Part(place + begin - first, begin, end)
+            yield RangePart(place + begin - first, begin, end)
         place += last - first
 
 

@@ -64,7 +64,7 @@ def test_a_payload_is_written_over_the_ranges_one_after_the_other(covered: Range
     assert [ranges.place_of(covered, at) for at in places.values()] == list(places)
 
 
-def _pairs(part: ranges.Part) -> list[tuple[int, int]]:
+def _pairs(part: ranges.RangePart) -> list[tuple[int, int]]:
     return list(zip(range(10**6)[part.there], range(part.start, part.stop), strict=True))
 
 

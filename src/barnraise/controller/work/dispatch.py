@@ -34,7 +34,7 @@ from barnraise.matching.base import TaskView
 from barnraise.wire.messages import Decline, Message, RequestTask
 
 Needs: TypeAlias = tuple[str, int, int, frozenset[str]]
-"""What lost work needs of a node: its kind, bytes of memory and of an accelerator, and the nodes that may do it."""
+"""The needs of lost work on a node: its kind, bytes of memory and of an accelerator, and the nodes that may do it."""
 
 TOLD_EVERY = 60.0
 """Seconds between figures of the matching on the ledger, at least."""
