@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -44,6 +43,8 @@ class Cached(msgspec.Struct):
 
 def _form() -> str:
     """Return the version of barnraise and a digest of the fields of `Folded`."""
+    from importlib import metadata  # 2 MB, which only a reader of a run directory needs
+
     layout = msgspec.json.encode(msgspec.json.schema(Folded), order="sorted")
     return f"{metadata.version('barnraise')} {REVISION} {hashlib.sha256(layout).hexdigest()}"
 

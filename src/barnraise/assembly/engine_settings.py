@@ -72,13 +72,14 @@ def engine_settings(
     )
     moments = INNER.entry(plan.inner.name).declares.moments
     alone = memory.rows_alone(model, rows.lengths, inner_states=moments)
+    task_tokens, schedule = plan.task_tokens, plan.schedule
 
     def rate_multiplier(done: int, total: int) -> float:
         """Return the rate at a task's end, which holds for the whole task.
 
         Warm-up must not waste the first tasks at a rate of 0.
         """
-        return plan.schedule.rate(done + plan.task_tokens, total)
+        return schedule.rate(done + task_tokens, total)
 
     return EngineSettings(
         run=run,

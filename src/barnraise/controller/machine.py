@@ -147,6 +147,7 @@ class Controller:
         self._evaluation, self._records = self.parts[Evaluation], self.parts[NodeRecords]
         self._looks = [part.look for part in self.parts if type(part).look is not Part.look]
         self._deadlines = [part.deadline for part in self.parts if type(part).deadline is not Part.deadline]
+        self._expires = [part.expire for part in self.parts if type(part).expire is not Part.expire]
         self._forgets = [part.forget for part in self.parts if type(part).forget is not Part.forget]
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -194,7 +195,9 @@ class Controller:
     def _carry(self, steps: Iterable[Any], actions: list[Action]) -> list[Action]:
         for step in steps:
             kind = type(step)
-            if kind in _DECISIONS:
+            if kind is Send:  # most steps
+                actions.append(step)
+            elif kind in _DECISIONS:
                 apply(self.state, step)
                 for see in self._seeing.get(kind, ()):
                     see(step)
@@ -247,7 +250,8 @@ class Controller:
 
     def _received(self, event: Received) -> Steps:
         """A message: for the part that handles it, once the node is known and has greeted."""
-        node, message, record = event.node, event.message, self._records.present.get(event.node)
+        node, message = event.node, event.message
+        record = self._records.present.get(node)
         known = self.state.nodes.get(node)
         if known is None:
             yield Send(node, Stop("this node is not enrolled in the run: join with a fresh invite", refusal=FOR_GOOD))
@@ -269,8 +273,8 @@ class Controller:
                 yield Changed()
 
     def _tick(self, event: Tick) -> Steps:
-        for part in self.parts:
-            yield from part.expire()
+        for expire in self._expires:
+            yield from expire()
         yield Changed()
 
     def _stalled(self, event: Stalled) -> Steps:

@@ -18,6 +18,7 @@ class TokenBucket:
 
     def __init__(self, burst: float, rate: float) -> None:
         self.burst, self.rate = burst, rate
+        self._ahead = (burst - 1.0) / rate  # seconds before a bucket is full again from which on it has a token
         self._full: dict[str, float] = {}  # when the bucket of a node will be full again
         self._most = LEAST_SWEPT  # buckets before full ones are dropped
 
@@ -33,8 +34,8 @@ class TokenBucket:
 
     def has(self, node: str, now: float) -> bool:
         """Tell whether `take` would return True."""
-        return now >= self.when(node)
+        return now >= self._full.get(node, 0.0) - self._ahead
 
     def when(self, node: str) -> float:
         """Tell from which time on `take` would return True."""
-        return self._full.get(node, 0.0) - (self.burst - 1.0) / self.rate
+        return self._full.get(node, 0.0) - self._ahead

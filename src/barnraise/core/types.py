@@ -57,7 +57,13 @@ class LinkReport(msgspec.Struct, frozen=True, gc=False):
     down: Rate = 0.0
 
     def __post_init__(self) -> None:
-        _bound(self, (), ("round_trip",), ("up", "down"))
+        up, down = self.up, self.down
+        if (
+            self.round_trip > LONGEST
+            or (up and not SLOWEST_LINE <= up <= FASTEST)
+            or (down and not SLOWEST_LINE <= down <= FASTEST)
+        ):
+            _bound(self, (), ("round_trip",), ("up", "down"))
 
 
 def _bound(claim: msgspec.Struct, rates: tuple[str, ...], delays: tuple[str, ...], lines: tuple[str, ...] = ()) -> None:
@@ -307,7 +313,8 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     @property
     def updates(self) -> tuple[Update, ...]:
         """Return all updates that a worker fetches for it."""
-        return (*self.news.updates, *self.undoes)
+        undoes = self.undoes
+        return (*self.news.updates, *undoes) if undoes else self.news.updates
 
 
 MOST_UNDONE = 64  # versions that a task undoes, at most

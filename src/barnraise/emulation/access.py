@@ -25,6 +25,8 @@ class Access:
         ((0.0, 2.0), (2.0, 4.0), (7.0, 9.0))
         """
         seconds = num_bytes / self.rate
-        start = max(self._free, now - seconds if late else now)
+        start = now - seconds if late else now
+        if start < self._free:
+            start = self._free
         self._free = start + seconds
         return start, self._free

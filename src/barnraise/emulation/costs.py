@@ -51,8 +51,11 @@ class NodeCosts:
 
     def begin(self, task: AnyTask) -> float:
         """Return the cost of the deltas that a task undoes: a copy of the replica, and each delta subtracted."""
-        taken = (PASS * self.trained + self._decode(update) for update in task.undoes)
-        return sum(taken, PASS * self.trained if task.undoes else 0.0)
+        undoes = task.undoes
+        if not undoes:
+            return 0.0
+        taken = (PASS * self.trained + self._decode(update) for update in undoes)
+        return sum(taken, PASS * self.trained)
 
     def apply(self, news: News) -> float:
         """Return the cost of another version: each update decoded and added, and the replica hashed after it."""

@@ -326,14 +326,14 @@ class Node:
         self.handle(incarnation, we.Updated(news.updates[-1].version))
 
     def _start_task(self, action: wa.StartTask) -> None:
-        sim, task = self.sim, action.task
+        sim, task, steps = self.sim, action.task, action.task.steps
         self.work.begin(task)
         sim.first_task = min(sim.first_task, (sim.now, sim.bytes_down))
-        step = task.effort / max(1, task.steps) / self.spec.rate * math.exp(self._chance.gauss(0.0, JITTER))
+        step = task.effort / max(1, steps) / self.spec.rate * math.exp(self._chance.gauss(0.0, JITTER))
         step *= self.work.conduct.pace(task.id)
-        if 0 < action.ask_at <= task.steps:
+        if 0 < action.ask_at <= steps:
             sim.at(sim.now + step * action.ask_at, Node.handle, self, self.incarnation, we.Nearly(task.id))
-        self._run(_Run(task, sim.now + self.work.costs.begin(task), step, task.steps, []))
+        self._run(_Run(task, sim.now + self.work.costs.begin(task), step, steps, []))
 
     def _cut_short(self, action: wa.CutShort) -> None:
         """End the running task after its current step."""
@@ -349,10 +349,10 @@ class Node:
     def _finish(self, incarnation: int, run: _Run) -> None:
         if incarnation == self.incarnation and run is self._running:
             self._running = None
-            sim, failed = self.sim, we.TaskFailed(run.task.id)
+            sim = self.sim
             result = self.work.run(run.task, run.steps, run.news)
             if result is None:
-                self.handle(incarnation, failed)
+                self.handle(incarnation, we.TaskFailed(run.task.id))
                 return
             encoding = self.work.costs.hand_in(result)
             event = we.TaskDone(msgspec.structs.replace(result, seconds=run.step * run.steps + encoding))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 
@@ -27,4 +26,6 @@ class FaultTarget:
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Call `call` after `seconds`: real ones, in the running event loop."""
-        asyncio.get_running_loop().call_later(seconds, call)
+        from asyncio import get_running_loop  # 2 MB, which a simulation, with time of its own, does not need
+
+        get_running_loop().call_later(seconds, call)

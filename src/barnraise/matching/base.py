@@ -85,8 +85,22 @@ class NodeView:
     accelerator_bytes: int = 0  # memory of its accelerator; 0: none, or not known
 
     def __post_init__(self) -> None:
-        rates, memory = ("speed", "up_bandwidth", "down_bandwidth", "latency"), ("memory_bytes", "accelerator_bytes")
-        _check_amounts("node", self, (*rates, *memory, "trust", "work_capacity"))
+        most = LARGEST_AMOUNT
+        if not (
+            0 <= self.speed <= most
+            and 0 <= self.up_bandwidth <= most
+            and 0 <= self.down_bandwidth <= most
+            and 0 <= self.latency <= most
+            and 0 <= self.memory_bytes <= most
+            and 0 <= self.accelerator_bytes <= most
+            and 0 <= self.trust <= most
+            and 0 <= self.work_capacity <= most
+        ):  # a loop over the names takes five times as long, for each node that asks
+            rates, memory = (
+                ("speed", "up_bandwidth", "down_bandwidth", "latency"),
+                ("memory_bytes", "accelerator_bytes"),
+            )
+            _check_amounts("node", self, (*rates, *memory, "trust", "work_capacity"))
         if type(self.capacity) is not int or not 0 <= self.capacity <= LARGEST_AMOUNT:
             raise InputError(f"node {self.id!r}: capacity is {self.capacity!r}, but must be a whole number from 0 up")
 

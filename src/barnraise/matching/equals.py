@@ -7,11 +7,19 @@ one. Where nodes have a choice among those of one rank, by locality, there are t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from importlib import util
+from importlib.machinery import PathFinder
+from typing import TypeAlias, cast
+
 import numpy as np
 
 from .gale_shapley import nodes_propose
 from .level import Level
 from .scores import Floats, Ints
+
+Solver: TypeAlias = Callable[[Floats], tuple[Ints, Ints]]
 
 MOST_PAIRS = 250_000
 """Equals x slots that are worth solving (some 10 ms); larger numbers propose one after the other."""
@@ -67,13 +75,29 @@ def _place_equals(level: Level, group: list[int], seats: Ints) -> None:
 
 def cheapest(costs: Floats) -> tuple[list[int], list[int]]:
     """Return (rows, columns) of the largest matching with the least total of `costs`, where inf refuses."""
-    from scipy.optimize import linear_sum_assignment  # 50 MB, which many runs do without
-
     finite = np.isfinite(costs)
     if not finite.any():
         return [], []
     low, high = costs[finite].min(), costs[finite].max()
     refused = (high - low + 1.0) * (min(costs.shape) + 1)  # dearer than any change of all others
-    rows, columns = linear_sum_assignment(np.where(finite, costs - low, refused))
+    rows, columns = _solver()(np.where(finite, costs - low, refused))
     kept = finite[rows, columns]
     return rows[kept].tolist(), columns[kept].tolist()
+
+
+@cache
+def _solver() -> Solver:
+    """Return SciPy's `linear_sum_assignment`, without the rest of `scipy.optimize`: 40 MB, and half a second.
+
+    It is a compiled module of its own. Where a version of SciPy has it elsewhere, the whole package is imported.
+    """
+    scipy = util.find_spec("scipy")
+    places = [] if scipy is None else [f"{place}/optimize" for place in scipy.submodule_search_locations or ()]
+    found = PathFinder.find_spec("_lsap", places)
+    if found is None or found.loader is None:
+        from scipy.optimize import linear_sum_assignment
+
+        return cast("Solver", linear_sum_assignment)
+    module = util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return cast("Solver", module.linear_sum_assignment)

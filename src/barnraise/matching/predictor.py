@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 import msgspec
 
@@ -88,7 +87,7 @@ class Times(msgspec.Struct, frozen=True, gc=False):
 
     def waits(self, given: float, free: float) -> float:
         """Return the seconds for which a free node has to wait for the task's bytes."""
-        return max(0.0, given + self.fetch - max(given, free))
+        return max(0.0, given + self.fetch - (given if given > free else free))
 
     def deviation(self, given: float, free: float) -> float:
         """Return the standard deviation of `end` in seconds.
@@ -113,7 +112,8 @@ class Seen(msgspec.Struct, array_like=True):
 
     @property
     def pace(self) -> float:
-        return math.log(within(self.seconds / self.work))
+        pace = self.seconds / self.work
+        return math.log(pace if SHORTEST <= pace <= LONGEST else within(pace))
 
 
 class Learned(msgspec.Struct):
@@ -159,11 +159,12 @@ class Learned(msgspec.Struct):
         Where most of its time is for its bytes, it measures the link, once the pace is known.
         """
         free, self.free = self.free, done - times.send
-        waited = done - times.send - max(given, free) - self.compute(sort, work)
         waits = times.waits(given, free)
         if len(self.newest) < FEW or waits <= MOSTLY * (waits + times.compute):
             self.finished(sort, work, times.computed(given, free, done), early=free - given)
-        elif times.fetch > 0.0 and math.isfinite(waits) and 0.0 < waited < math.inf:
+            return
+        waited = done - times.send - max(given, free) - self.compute(sort, work)
+        if times.fetch > 0.0 and math.isfinite(waits) and 0.0 < waited < math.inf:
             ratio = (waited + times.fetch - waits) / times.fetch
             known = middle(self.fetched) if self.fetched else 0.0
             self.fetched = [*self.fetched[1 - REMEMBERED :], known + math.log(min(max(ratio, 1 / MOST_OFF), MOST_OFF))]
@@ -223,8 +224,11 @@ def middle(values: Sequence[float]) -> float:
     >>> middle([1.0]), middle([1.0, 2.0]), middle([1.0, 2.0, 90.0]), middle([0.0, 1.0, 3.0, 90.0])
     (1.0, 1.5, 2.0, 2.0)
     """
-    out = max(len(values) // 4, int(len(values) > 2))
-    kept = sorted(values)[out : len(values) - out]
+    count = len(values)
+    if count == 1:
+        return values[0]
+    out = (count // 4 or 1) if count > 2 else 0
+    kept = sorted(values)[out : count - out]
     return math.fsum(kept) / len(kept)
 
 
@@ -238,7 +242,9 @@ def spread(differences: Sequence[float]) -> float:
     """
     if len(differences) < 2:
         return UNKNOWN_SPREAD
-    return max(LEAST_SPREAD, 1.5 * median(map(abs, differences)))
+    ordered, half = sorted(map(abs, differences)), len(differences) // 2
+    median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    return max(LEAST_SPREAD, 1.5 * median)
 
 
 def within(value: float) -> float:

@@ -26,4 +26,7 @@ class Adaptive(StalenessPolicy):
     def bound(self, speed: float) -> int:
         if not speed > 0:
             return self.highest
-        return round(min(max(self.max_staleness / speed, self.lowest), self.highest))
+        bound = self.max_staleness / speed
+        if bound >= self.highest:
+            return self.highest
+        return round(bound) if bound > self.lowest else self.lowest

@@ -21,13 +21,14 @@ def median(found: Iterable[tuple[str, float]]) -> float:
     >>> median([("a", 1.0), ("b", 1.0), ("c", 2.0), *[("sybil", 9.0)] * 4])
     2.0
     """
-    values = sorted((value, owner) for owner, value in found)
-    nodes = Counter(owner for _, owner in values)
-    if len(nodes) == len(values):  # each has an owner of its own
-        middle = len(values) // 2
-        if len(values) % 2:
-            return values[middle][0]
-        return (values[middle - 1][0] + values[middle][0]) / 2.0 if values else 0.0
+    pairs = list(found)
+    if len({owner for owner, _ in pairs}) == len(pairs):  # each has an owner of its own
+        middle, alone = len(pairs) // 2, sorted([value for _, value in pairs])
+        if len(alone) % 2:
+            return alone[middle]
+        return (alone[middle - 1] + alone[middle]) / 2.0 if alone else 0.0
+    values = sorted([(value, owner) for owner, value in pairs])
+    nodes = Counter(owner for owner, _ in pairs)
     half, below = sum(count**0.5 for count in nodes.values()) / 2.0, 0.0
     for place, (value, owner) in enumerate(values):
         below += nodes[owner] ** -0.5
@@ -45,5 +46,5 @@ def share(owners: Iterable[str], of: Iterable[str]) -> float:
     (0.5, 0.5, 0.0)
     """
     nodes = Counter(of)
-    total = sum(count**0.5 for count in nodes.values())
-    return sum(nodes[owner] ** -0.5 for owner in owners) / total if total else 0.0
+    total = sum([count**0.5 for count in nodes.values()])
+    return sum([nodes[owner] ** -0.5 for owner in owners]) / total if total else 0.0

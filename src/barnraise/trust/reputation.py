@@ -106,6 +106,8 @@ class Reputation(msgspec.Struct, frozen=True):
         >>> [round(Reputation(scores=Scores(9, 0.6, found)).weight(), 2) for found in (4.6, 6.9, 9.2)]
         [1.0, 0.55, 0.1]
         """
+        if not self.convicted and not self.scores.suspicion:
+            return TRUSTED
         probation = 1.0 if not self.convicted else min(1.0, (1 + self.sound) / PROBATION)
         return TRUSTED * probation * (1.0 - DOUBTED * self.scores.doubt)
 

@@ -12,18 +12,21 @@ its purpose, and then fields, each as UTF-8 behind its length in 4 bytes, the hi
 transport and of signatures, which the node's old key confirms. The second is for payloads of other results than
 updates, whose `kind` it names. A worker's other claims (loss, seconds) are not signed:
 no decision depends on them.
+
+The library of the signatures takes 6 MB, so it is loaded with the first one: a simulation has none.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from barnraise.core.types import Contribution, PayloadResult, Transcript, name_of
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 Signable = TypeVar("Signable", bound=PayloadResult)
 
@@ -39,6 +42,8 @@ class Signer:
     """The secret half of a key, from its 32 bytes; `public` is its public half, 64 hexadecimal digits."""
 
     def __init__(self, seed: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self._key.public_key().public_bytes_raw().hex()
 
@@ -57,6 +62,8 @@ def verified(statement: bytes, signature: str, public: str) -> bool:
     ... )
     (True, False)
     """
+    from cryptography.exceptions import InvalidSignature
+
     try:
         _key(public).verify(bytes.fromhex(signature), statement)
     except (InvalidSignature, ValueError):
@@ -102,4 +109,6 @@ def _statement(purpose: str, *fields: str | int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _key(public: str) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))

@@ -29,8 +29,10 @@ def chunks(payload: Buffer, chunk: int = CHUNK_BYTES, start: int = 0) -> Iterato
 
 def inlined(updates: Sequence[Update]) -> tuple[Blob, ...]:
     """Return the blobs of `updates` that travel with the message that names them, in order, each once: all or none."""
+    if not updates:
+        return ()
     blobs = tuple({update.blob.digest: update.blob for update in updates}.values())
-    return blobs if sum(blob.num_bytes for blob in blobs) <= INLINE_BYTES else ()
+    return blobs if sum([blob.num_bytes for blob in blobs]) <= INLINE_BYTES else ()
 
 
 class IncomingPayload:

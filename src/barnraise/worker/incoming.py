@@ -36,7 +36,7 @@ class Incoming:
         `snapshots` are digests.
         """
         distinct = {blob.digest: blob for blob in blobs if blob.digest not in self.needs}
-        self.needs |= distinct.keys()
+        self.needs.update(distinct)
         return [Fetch(blob, blob.digest in snapshots) for blob in distinct.values()]
 
     def has_room(self, news: News) -> bool:
@@ -74,7 +74,7 @@ class Incoming:
                     break
                 place, news = found
             updates = self._missing(news)
-            if any(update.blob.digest in self.needs for update in updates):
+            if self.needs and any(update.blob.digest in self.needs for update in updates):
                 break
             if updates and updates[0].kind == "delta" and updates[0].version != self.have + 1:
                 return None
@@ -149,7 +149,7 @@ class Incoming:
         """
         if not news.updates or news.updates[-1].version == self.have:
             return ()
-        return tuple(update for update in news.updates if update.kind == "snapshot" or update.version > self.have)
+        return tuple([update for update in news.updates if update.kind == "snapshot" or update.version > self.have])
 
 
 def _snapshots(updates: Iterable[Update]) -> set[str]:

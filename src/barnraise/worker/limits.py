@@ -35,27 +35,33 @@ class Limits(msgspec.Struct, frozen=True):
 
     def refusal(self, task: Task) -> str:
         """Return why the memory of this machine is too small for the task; "" when it is not."""
-        length = max((self.lengths[rows.shard] for rows in task.rows if rows.shard < len(self.lengths)), default=0)
+        lengths = self.lengths
+        length = max([lengths[rows.shard] for rows in task.rows if rows.shard < len(lengths)], default=0)
         longest = self.longest_measured if isinstance(task, Evaluate) else self.longest
         if length > longest:
             return f"rows of {length} tokens need more memory than this worker may take"
         needed, has = self._batches_need(task, length), self.batches
         if needed > has:
             return f"its batches need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
-        needed, has = sum({u.blob.digest: u.blob.num_bytes for u in task.undoes}.values()), self.fetched
+        undoes = task.undoes
+        if not undoes:
+            return ""
+        needed, has = sum({u.blob.digest: u.blob.num_bytes for u in undoes}.values()), self.fetched
         if needed > has:
             return f"its deltas need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
         return ""
 
     def too_many_files(self, files: Sequence[Blob], tasks: Iterable[Task]) -> str:
         """Return why the lent disk is too small for those of `files` whose rows these tasks read."""
+        if self.disk == math.inf:
+            return ""
         needed = sum(files[shard].num_bytes for shard in {rows.shard for task in tasks for rows in task.rows})
         if needed <= self.disk:
             return ""
         return f"its rows need {bytes_text(needed)} of disk, but this worker may take {bytes_text(int(self.disk))}"
 
     def _batches_need(self, task: Task, length: int) -> int:
-        rows = sum(max(0, rows.stop - rows.start) for rows in task.rows)
+        rows = sum([max(0, rows.stop - rows.start) for rows in task.rows])
         train = task.train if isinstance(task, Audit) else task
         size = train.batches.size if isinstance(train, Train) else 0
         if isinstance(task, Evaluate):

@@ -108,8 +108,9 @@ class Worker:
         if self.quit:
             return []
         actions = _HANDLE[type(event)](self, event, now)
-        self.quit = bool(actions) and type(actions[-1]) is Quit
-        if self.leaving and not self.quit and self._has_handed_in():
+        if actions and type(actions[-1]) is Quit:
+            self.quit = True
+        elif self.leaving and self._has_handed_in():
             actions += self._leave(now)
             self.quit = True
         return actions
@@ -151,8 +152,9 @@ class Worker:
 
     def _received(self, event: Received, now: float) -> list[Action]:
         self.contact.last_heard = now
-        handler = _MESSAGES.get(type(event.message))
-        return handler(self, event.message, now) if handler else []
+        message = event.message
+        handler = _MESSAGES.get(type(message))
+        return handler(self, message, now) if handler else []
 
     def _pulse(self, message: Pulse, now: float) -> list[Action]:
         self.contact.pulse(message, now)

@@ -34,12 +34,14 @@ def round_trip(link: LinkReport, seconds: float) -> LinkReport:
 
 def uploaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
     """Record a payload of `num_bytes` that was acknowledged `seconds` after it was begun."""
-    return replace(link, up=_rate(link.up, num_bytes, seconds, link.round_trip))
+    rate = _rate(link.up, num_bytes, seconds, link.round_trip)
+    return link if rate == link.up else replace(link, up=rate)
 
 
 def downloaded(link: LinkReport, num_bytes: int, seconds: float) -> LinkReport:
     """Record blobs of `num_bytes` in all that came `seconds` after their request."""
-    return replace(link, down=_rate(link.down, num_bytes, seconds, link.round_trip))
+    rate = _rate(link.down, num_bytes, seconds, link.round_trip)
+    return link if rate == link.down else replace(link, down=rate)
 
 
 def _rate(known: float, num_bytes: int, seconds: float, round_trip: float) -> float:

@@ -231,7 +231,7 @@ class Tasks:
     def _bring_up_to_date(self, now: float) -> list[Action]:
         """Take in the versions that may be, and continue."""
         self._begin_to_fetch(now)
-        actions = self.incoming.take(self._latest)
+        actions = self.incoming.take(self._latest) if self.incoming.queue else []
         if actions is None:
             return self.give_up()
         return actions + self.go_on(now)
@@ -280,12 +280,10 @@ class Tasks:
 
     def _get_back(self, now: float) -> list[Action]:
         """Fetch the deltas that the waiting task undoes, once the replica is at its base."""
-        task = self.waiting
-        if task is None or not task.undoes or self.incoming.back or self.incoming.have != task.base:
+        task, incoming = self.waiting, self.incoming
+        if task is None or incoming.updating or incoming.have != task.base or incoming.back or not task.undoes:
             return []
-        if self.incoming.updating:
-            return []
-        return self.incoming.get_back(task.undoes)
+        return incoming.get_back(task.undoes)
 
     def _decline(self, task: Task, reason: str, now: float) -> list[Action]:
         """Give the waiting task back, and ask for another."""
@@ -309,18 +307,17 @@ class Tasks:
 
     def _at_hand(self) -> bool:
         """Return whether the waiting task could start: its rows are here, and the replica is at its base."""
-        task = self.waiting
-        if task is None or self.files is None or self.incoming.updating:
+        task, incoming = self.waiting, self.incoming
+        if task is None or self.files is None or incoming.updating:
             return False
         if task.preempts:
             return True
+        if incoming.have < task.base or (not incoming.back and task.undoes):
+            return False
+        if not incoming.needs:
+            return True
         rows = {self.files[rows.shard].digest for rows in task.rows}
-        lacks = (rows | self.incoming.back) & self.incoming.needs or (task.undoes and not self.incoming.back)
-        return self._is_there(task) and not lacks
-
-    def _is_there(self, task: Task) -> bool:
-        """Return whether the replica is at the task's base."""
-        return self.incoming.have >= task.base and not self.incoming.updating
+        return not (rows | incoming.back) & incoming.needs
 
     def _ask(self, now: float) -> list[Action]:
         if self._asked_at < math.inf or self.waiting is not None or self.incoming.updating or self.leaving:

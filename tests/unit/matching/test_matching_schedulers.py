@@ -188,7 +188,7 @@ def test_views_refuse_what_no_machine_can_be(build: Any, says: str) -> None:
 
 
 def heterogeneous(seed: int, size: int = 150) -> tuple[list[TaskView], list[NodeView]]:
-    """Lognormal speeds, links and sizes, clipped to a spread of 0.01 to 100."""
+    """Draw lognormal speeds, links and sizes, clipped to a spread of 0.01 to 100."""
     random = np.random.default_rng(seed)
     speed, up, down, work, num_bytes = np.clip(random.lognormal(0, 1, (5, size)), 0.01, 100)
     nodes = [NodeView(f"n{i}", speed[i] * 1e3, up[i] * 1e6, down[i] * 1e6, 0.05) for i in range(size)]
@@ -209,7 +209,7 @@ def test_other_spellings_are_taken_for_the_name(alias: str) -> None:
 
 
 def mixed(seed: int, size: int = 40) -> tuple[list[TaskView], list[NodeView]]:
-    """Speeds, links, memory, kinds, shards and priorities that differ; as many slots as tasks."""
+    """Draw speeds, links, memory, kinds, shards and priorities that differ; as many slots as tasks."""
     tasks, nodes = heterogeneous(seed, size)
     random = np.random.default_rng(seed)
     for i, node in enumerate(nodes):
@@ -331,7 +331,7 @@ def test_work_is_never_more_than_a_node_takes() -> None:
 
 
 def test_cost_against_the_optimum() -> None:
-    """Of the lot only a stable matching at congestion prices, and the genetic search, come near the least total."""
+    """The least total is nearly reached by a stable matching at congestion prices and by the genetic search alone."""
     ratios: dict[str, list[float]] = {}
     for seed in range(3):
         tasks, nodes = heterogeneous(seed)

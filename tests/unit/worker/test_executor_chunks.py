@@ -50,7 +50,7 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
 
 
 def exchanged(compressed: str, downlink: str) -> list[Tensor]:
-    """Two contributions, of which the second goes on from the first's residual, a version taken in, and merged."""
+    """Make two contributions, the second with the first's residual, then take in and merge a version."""
     executor, down = make(compressed, downlink), compression.create(downlink)
     span, start, course = slice(4096, 500_000), vector(1), cast("Any", executor.course)
     for number in (1, 2):

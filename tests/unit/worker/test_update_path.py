@@ -33,7 +33,7 @@ def test_nothing_is_lost_over_rounds_with_error_feedback() -> None:
 
 
 def test_a_worker_trains_on_with_what_it_keeps() -> None:
-    """With one worker and keep 1, training goes on as if nothing had been left out."""
+    """With one worker and keep 1, training continues as if nothing had been left out."""
     torch.manual_seed(0)
     sender, published, reached = path(keep=1.0), torch.randn(SIZE), torch.zeros(SIZE)
     for round_number in range(5):

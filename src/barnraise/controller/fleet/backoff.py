@@ -111,6 +111,8 @@ class Backoff(Part):
     def num_held(self) -> int:
         """Return how many of the living get no tasks now."""
         nodes, resting = self.state.nodes, self._num_resting
+        if not self._sentenced:
+            return resting
         away = [node for node in self._sentenced if self._away_until(nodes[node]) > self.now]
         return resting + sum(not resting or not self._rests(node) for node in away)
 
@@ -120,7 +122,7 @@ class Backoff(Part):
         if not self._resting:
             return 0
         num_live = self.state.num_live
-        what = self.now, num_live, len(self._resting)
+        what = self.context.now, num_live, len(self._resting)
         if what != self._counted[0]:
             count = sum(map(self._rests, self._resting))
             least = self.context.settings.versions.least(num_live)

@@ -88,7 +88,9 @@ class CostModel(Part):
             return Times()
         link, held, tasks = self.link(node), self.data_locality.of(node.id), self.tasks
         lacking = {rows.shard for rows in decision.rows if rows.shard < tasks.rows.num_shards} - held
-        fetched = sum(update.blob.num_bytes for update in task.updates) + sum(map(tasks.shard_bytes, lacking))
+        fetched = sum([update.blob.num_bytes for update in task.updates])
+        if lacking:
+            fetched += sum(map(tasks.shard_bytes, lacking))
         return Times(
             compute,
             learned.fetch(transfer(fetched, link.down or DEFAULT_BANDWIDTH, link.latency)) + link.latency,

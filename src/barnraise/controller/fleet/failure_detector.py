@@ -127,12 +127,18 @@ class FailureDetector:
         if lease >= self.longest:
             return lease
         mean, deviation = self._normal(heartbeat, round_trip)
-        excused = ROUND_TRIPS * round_trip + max(lease, heartbeat + CAUTION * self.latest(now))
-        return min(max(excused, mean + _REMOVED * deviation), self.longest)
+        latest = heartbeat + CAUTION * self.latest(now) if self._late else heartbeat
+        excused, unlikely = (
+            ROUND_TRIPS * round_trip + (lease if lease > latest else latest),
+            mean + _REMOVED * deviation,
+        )
+        patience = excused if excused > unlikely else unlikely
+        return patience if patience < self.longest else self.longest
 
     def _normal(self, heartbeat: float, round_trip: float) -> tuple[float, float]:
         """Return mean and deviation of the time from one frame to the next."""
         expected, num = PRIOR_SHARE * heartbeat + round_trip, self._num + PRIOR_GAPS
         late = self._sum / num
         variance = (self._squares + PRIOR_GAPS * expected * expected) / num - late * late
-        return heartbeat + late, math.sqrt(max(variance, expected * expected / num))
+        least = expected * expected / num
+        return heartbeat + late, math.sqrt(variance if variance > least else least)

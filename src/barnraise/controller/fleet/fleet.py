@@ -51,7 +51,7 @@ class Fleet(Part):
         """
         if node not in self.records.present:
             return ABSENT
-        time, known = self.now if now is None else now, self.state.nodes[node]
+        time, known = self.context.now if now is None else now, self.state.nodes[node]
         for hold in self.holds:
             found = hold(known, time)
             if found is not None:

@@ -56,8 +56,8 @@ class Leases(Part):
 
         Returns whether it was passed over as a suspect: then it may get work now.
         """
-        now = self.context.now
-        if now - self._heard_at > 2.0 * self.heartbeat:
+        now, heartbeat = self.context.now, self.heartbeat
+        if now - self._heard_at > 2.0 * heartbeat:
             self.listen()
         else:
             self._heard_at = now
@@ -69,9 +69,12 @@ class Leases(Part):
         present[record.id] = record
         if self._excused:
             seen += self._take_excuse(record)
-        frames.detector.heard(now, now - seen, self.heartbeat)
-        passed_over, record.session.passed_over = record.session.passed_over, False
-        return passed_over
+        frames.detector.heard(now, now - seen, heartbeat)
+        session = record.session
+        if not session.passed_over:
+            return False
+        session.passed_over = False
+        return True
 
     def listen(self) -> None:
         """Note a frame after a time without any, which does not count for any node's link."""
@@ -127,18 +130,20 @@ class Leases(Part):
         now, (heartbeat, lease) = self.context.now, self.leases.intervals(self.state.num_live)
         if lease >= self.lease or now >= self.lease_told + self.lease:
             self.lease, self.lease_told, self.heartbeat = lease, now, heartbeat
-        if node is None or self.records[node].link is None:  # an unknown link is no reason for it to wait
+        if node is None:
             return heartbeat, lease
-        return heartbeat, self._lease(self.records[node], lease)
+        record = self.records[node]
+        if record.link is None:  # an unknown link is no reason for it to wait
+            return heartbeat, lease
+        return heartbeat, self._lease(record, lease)
 
     def _lease(self, record: NodeRecord, lease: float) -> float:
         """Return the fleet's lease, and more for a slow or uneven link, within the run file's bounds.
 
         The node's claims about its link change its own lease alone.
         """
-        if lease >= self.leases.longest:
-            return lease
-        return record.frames.detector.patience(self.context.now, self.heartbeat, lease, _round_trip(record))
+        round_trip = UNKNOWN_ROUND_TRIP if record.link is None else record.link.round_trip
+        return record.frames.detector.patience(self.context.now, self.heartbeat, lease, round_trip)
 
     def _look_at(self, record: NodeRecord, time: float) -> None:
         """Look then, or a little later, whether the node's lease has ended, if that is not planned already."""
@@ -155,8 +160,9 @@ class Leases(Part):
     def ended(self) -> Iterator[tuple[str, float]]:
         """The nodes whose lease has ended by now, each with the seconds of its silence."""
         self.intervals()
-        while self.next_look <= self.now:
-            time, node = heapq.heappop(self._looks)
+        now, looks = self.context.now, self._looks
+        while looks and looks[0][0] <= now:
+            time, node = heapq.heappop(looks)
             record = self.records.find(node)
             if record is None or record.frames.next_look != time:
                 continue
@@ -165,12 +171,12 @@ class Leases(Part):
                 continue
             seen = record.frames.seen
             ends = seen + self._lease(record, self.lease)
-            if ends > self.now:
+            if ends > now:
                 self._look_at(record, ends)
             else:
                 record.frames.silent = seen
                 self._silent[node] = None
-                yield node, self.now - seen
+                yield node, now - seen
 
 
 def _round_trip(record: NodeRecord) -> float:

@@ -206,8 +206,10 @@ class Membership(Part):
     def left(self, node: str) -> float:
         """Return the seconds for which the node is still lent, by its claim; infinite without one."""
         record = self.records.present.get(node)
-        ends = record.session.lent_until if record is not None else math.inf
-        return ends - self.now if ends > self.now else math.inf
+        if record is None or record.session.lent_until == math.inf:
+            return math.inf
+        left = record.session.lent_until - self.now
+        return left if left > 0.0 else math.inf
 
     def has_time(self, node: NodeState, effort: float) -> bool:
         """Return whether a node can do `effort` before its owner wants it back, at its observed speed."""

@@ -22,6 +22,8 @@ from barnraise.ledger.notes import DECLINED, NOT_HELD, Advice, Released, Reopene
 from barnraise.matching.base import LARGEST_AMOUNT
 from barnraise.models.memory import PROCESS_BYTES
 
+_UNKNOWN = int(LARGEST_AMOUNT)
+
 TIMES = 3
 """Failures of a node on rows that it never did: preemptible machines die once or twice in a first task."""
 
@@ -39,7 +41,7 @@ class MemoryLimits(Part):
 
     def of(self, node: NodeState) -> int:
         """Return the bytes that a node's rows have to fit into; huge where that is not known."""
-        room, seen = node.session.profile.room or int(LARGEST_AMOUNT), self.records[node.id].memory
+        room, seen = node.session.profile.room or _UNKNOWN, self.records[node.id].memory
         if not seen.below and not seen.over:
             return room
         least = min(room - seen.over, (seen.below or room + 1) - 1)

@@ -59,9 +59,10 @@ class Pacing(Part):
 
     def in_time(self, node: NodeState, steps: int) -> int:
         """Return those of `steps` steps that the node can take before its owner wants it back."""
-        seconds = self.membership.left(node.id) - len(node.open) * node.speed.turnaround
-        if math.isinf(seconds) or node.speed.rate <= 0.0:
+        left = self.membership.left(node.id)
+        if left == math.inf or node.speed.rate <= 0.0:
             return steps
+        seconds = left - len(node.open) * node.speed.turnaround
         most = int(max(0.0, seconds) * node.speed.rate / self._batch_tokens)
         return max(math.ceil(LEAST_PART * steps), min(steps, most))
 

@@ -39,6 +39,7 @@ class Probation(Part):
         self.pacing, self.speeds = pacing, pacing.speeds
         self.scored = bool(context.settings.scores.share)
         self.audited = bool(context.settings.audits.share and context.settings.worker.stateless)
+        self.checked = self.scored or self.audited
         self.expected = suspicion.OTHER
 
     def unknown(self, node: NodeState) -> bool:
@@ -53,6 +54,8 @@ class Probation(Part):
         return min(steps, math.ceil(PACE * self.pacing.usual_steps()))
 
     def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        if not self.checked:
+            return None
         pace = self.records[node.id].pace
         if not pace.came <= now < pace.worked_until or not self.unknown(node):  # came > now: the clock went back
             return None
@@ -63,6 +66,8 @@ class Probation(Part):
         if not (d.brings and d.tokens):
             return
         self.speeds.refresh()
+        if not self.checked:
+            return
         pace = PACE * self.speeds.middle
         seen = self.records[d.node].pace
         begun = max(seen.worked_until, d.time)

@@ -153,13 +153,14 @@ class NodeRecords(Part):
 
     def __getitem__(self, node: str) -> NodeRecord:
         """The record of an enrolled node, made as it is first asked for."""
-        record = self._records.get(node)
-        if record is None:
+        try:
+            return self._records[node]
+        except KeyError:
             record = NodeRecord(node, Frames(FailureDetector(self.context.settings.leases.longest)))
             self._records[node] = record
             if not self.state.nodes[node].live:
                 self._leave(node)
-        return record
+            return record
 
     def find(self, node: str) -> NodeRecord | None:
         """The record of a node, if there is one."""

@@ -70,29 +70,32 @@ class Speeds(Part):
 
     def refresh(self) -> None:
         """Compute the figures again, after news of a quarter of the living, or when a task's time has passed."""
-        if self.at >= 0 and self.now < self.stale_at and self.news - self.at < max(1, self.state.num_live // 4):
+        now, state = self.context.now, self.state
+        if self.at >= 0 and now < self.stale_at and self.news - self.at < (state.num_live // 4 or 1):
             return
         self.at, self.count = self.news, self.count + 1
-        living = [node for node in self.state.nodes.values() if node.live]
-        seen = [node for node in living if node.speed.rate > 0.0]
-        self.turnaround = median((node.owner, node.speed.turnaround) for node in seen)
-        self.stale_at = self.now + max(LEAST_PATIENCE / 2, self.turnaround)
-        told = [(node.owner, node.speed.rate or node.session.profile.tokens_per_second) for node in living]
+        living = [(node.owner, node) for node in state.nodes.values() if node.live]
+        seen = [(owner, node) for owner, node in living if node.speed.rate > 0.0]
+        self.turnaround = median([(owner, node.speed.turnaround) for owner, node in seen])
+        self.stale_at = now + max(LEAST_PATIENCE / 2, self.turnaround)
+        told = [(owner, node.speed.rate or node.session.profile.tokens_per_second) for owner, node in living]
         self.middle = _middle(told)
-        rates = [node.speed.rate for node in seen]
-        most = share((node.owner for node in seen), (node.owner for node in living)) >= MOST_SEEN
+        rates = [node.speed.rate for _, node in seen]
+        most = share([owner for owner, _ in seen], [owner for owner, _ in living]) >= MOST_SEEN
         self.lowest = min(rates) if most and rates else self.middle / SPREAD
         self.highest = max(rates) if most and rates else self.middle * SPREAD
-        self.counted = [node for node in living if self._counts(node)]
-        working = [node for node in self.counted if node.open or node.speed.rate > 0.0]
-        self.median = _middle((node.owner, self.known(node)) for node in working)
-        periods = [(node.owner, self.period(node), node.speed.rate > 0.0) for node in self.counted]
-        self.usual_period = _middle((owner, period) for owner, period, _ in periods)
-        usual = _middle((owner, period) for owner, period, seen_once in periods if seen_once)
-        self.num_keeping_pace = sum(not seen_once or period <= OVERDUE * usual for _, period, seen_once in periods)
-        self.total = sum(min(self.known(node), SPREAD * self.median) for node in working)
-        self.travel = _middle((node.owner, node.updates.travel) for node in living)
-        self.usual_staleness = median((node.owner, float(node.updates.staleness)) for node in seen)
+        counted = [(owner, node) for owner, node in living if self._counts(node)]
+        self.counted = [node for _, node in counted]
+        working = [(owner, self.known(node)) for owner, node in counted if node.open or node.speed.rate > 0.0]
+        self.median = _middle(working)
+        periods = [(owner, self.period(node), node.speed.rate > 0.0) for owner, node in counted]
+        self.usual_period = _middle([(owner, period) for owner, period, _ in periods])
+        usual = _middle([(owner, period) for owner, period, seen_once in periods if seen_once])
+        latest, most_known = OVERDUE * usual, SPREAD * self.median
+        self.num_keeping_pace = sum([not seen_once or period <= latest for _, period, seen_once in periods])
+        self.total = sum([min(known, most_known) for _, known in working])
+        self.travel = _middle([(owner, node.updates.travel) for owner, node in living])
+        self.usual_staleness = median([(owner, float(node.updates.staleness)) for owner, node in seen])
 
     def estimate(self, node: NodeState) -> float:
         """Return the node's tokens a second; 0 while unknown."""
@@ -101,8 +104,8 @@ class Speeds(Part):
 
     def usable(self, node: NodeState) -> float:
         """Return the same, limited in its effect on others."""
-        rate = self.estimate(node)
-        return min(rate, SPREAD * self.median) if self.median else rate
+        rate, most = self.estimate(node), SPREAD * self.median
+        return most if 0.0 < most < rate else rate
 
     def relative(self, node: NodeState) -> float:
         """Return the node's rate over the median (1 while unknown)."""
@@ -111,8 +114,9 @@ class Speeds(Part):
 
     def period(self, node: NodeState) -> float:
         """Return the seconds from one contribution of the node to the next; 0 while unknown."""
-        if node.speed.rate > 0.0:
-            return node.speed.tokens / node.speed.rate
+        speed = node.speed
+        if speed.rate > 0.0:
+            return speed.tokens / speed.rate
         rate = self.known(node)
         return self.tokens / rate if rate > 0.0 else 0.0
 
@@ -122,7 +126,10 @@ class Speeds(Part):
         if rate > 0.0:
             return rate
         claim = node.session.profile.tokens_per_second
-        return min(max(claim, self.lowest), self.highest) if claim > 0.0 else 0.0
+        if not claim > 0.0:
+            return 0.0
+        believed = claim if claim > self.lowest else self.lowest
+        return believed if believed < self.highest else self.highest
 
     def participation(self, node: NodeState, alike: bool = False) -> float:
         """Return the node's share of the living's work: the weight of one of its contributions.
@@ -132,13 +139,15 @@ class Speeds(Part):
         divides by all peers for the same reason, not by those that contributed). No less than LEAST_SHARE of the share
         by number: others' claims take no more from it.
         """
-        if self.num_working <= 1:
+        num_working = self.num_working
+        if num_working <= 1:
             return 1.0
         own = self.usable(node)
         if alike or own <= 0.0 or self.total <= 0.0:
-            return 1.0 / self.num_working
+            return 1.0 / num_working
         least = LEAST_SHARE / len(self.counted) if self.counted else 0.0
-        return max(own / max(own, self.total), least)
+        share = own / self.total if own < self.total else 1.0
+        return share if share > least else least
 
     @property
     def num_working(self) -> int:
@@ -151,10 +160,10 @@ class Speeds(Part):
             return True
         if self.backoff.held(node.id):
             return False
-        works = self.state.works
-        since = works[node.open[0]].time if node.open else max(node.session.joined, node.speed.verdict_time)
-        usual = node.speed.turnaround if node.speed.rate > 0.0 else max(self.turnaround, self.period(node))
-        return self.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
+        works, speed = self.state.works, node.speed
+        since = works[node.open[0]].time if node.open else max(node.session.joined, speed.verdict_time)
+        usual = speed.turnaround if speed.rate > 0.0 else max(self.turnaround, self.period(node))
+        return self.context.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
         return {NodeChanged: self._changed, Judged: self._judged}
@@ -162,7 +171,7 @@ class Speeds(Part):
 
 def _middle(found: Iterable[tuple[str, float]]) -> float:
     """Return the median of the values above 0; 0 where there is none."""
-    return median((owner, value) for owner, value in found if value > 0.0)
+    return median([(owner, value) for owner, value in found if value > 0.0])
 
 
 def delay(node: NodeState, first: float) -> float:

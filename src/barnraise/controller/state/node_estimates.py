@@ -39,14 +39,17 @@ def learn(node: NodeState, work: Work, d: Judged) -> None:
     A refused one shows no speed, nor does repeated work, as deltas were fetched first, and a finding that overtakes a
     payload shows nothing: its start is not known.
     """
-    learned, times = node.speed.learned, work.expected
-    if not work.task.contributes and node.open and min(node.open) < d.assignment:
+    learned, times, task = node.speed.learned, work.expected, work.task
+    if not task.contributes and node.open and min(node.open) < d.assignment:
         return
-    effort = work.task.toll * (work.credit(d.claim.steps) if d.verdict == "accepted" else work.tokens)
-    slow = times.computed(work.time, learned.free, d.time) > learned.compute(work.sort, effort) > 0.0
-    if not (work.task.trains or work.task.measures or work.task.contributes):
+    effort = task.toll * (work.credit(d.claim.steps) if d.verdict == "accepted" else work.tokens)
+    slow = (
+        d.verdict == "refused"
+        and times.computed(work.time, learned.free, d.time) > learned.compute(work.sort, effort) > 0.0
+    )
+    if not (task.trains or task.measures or task.contributes):
         learned.free = d.time
-    elif d.verdict == "accepted" or (d.verdict == "refused" and slow):
+    elif d.verdict == "accepted" or slow:
         learned.observed(work.sort, effort, times, work.time, d.time)
     else:
         learned.free = d.time

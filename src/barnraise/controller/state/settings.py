@@ -39,7 +39,9 @@ class LeaseSettings:
 
     def intervals(self, live: int) -> tuple[float, float]:
         """Return heartbeat and lease in seconds for `live` nodes: both grow where these are too many."""
-        stretch = max(1.0, live / (self.fleet * self.heartbeat))
+        stretch = live / (self.fleet * self.heartbeat)
+        if stretch <= 1.0:
+            return self.heartbeat, self.lease
         return self.heartbeat * stretch, self.lease * stretch
 
 
@@ -116,8 +118,8 @@ class TaskSettings:
         return self._most(self.needs.accelerator, rows) if self.needs.accelerator else 0
 
     def _most(self, needs: Mapping[int, int], rows: Iterable[RowRange]) -> int:
-        shards = (some.shard for some in rows if some.shard < self.rows.num_shards)
-        return max((needs.get(self.rows.lengths[shard], 0) for shard in shards), default=0)
+        lengths = self.rows.lengths
+        return max([needs.get(lengths[some.shard], 0) for some in rows if some.shard < len(lengths)], default=0)
 
     @property
     def tokens(self) -> int:
@@ -156,7 +158,10 @@ class VersionSettings:
 
     def least(self, living: int) -> int:
         """Return the least number of distinct nodes for a version, while `living` nodes live."""
-        return max(1, self.minimum_nodes, self.wanted_nodes(living))
+        least, wanted = self.minimum_nodes, self.wanted_nodes(living)
+        if wanted > least:
+            least = wanted
+        return least if least > 1 else 1
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,8 @@ class OpenBuffer(msgspec.Struct):
 
     def count(self, node: str) -> int:
         """Return the number of the node's contributions in it."""
-        return sum(len(slot.contributions) for slot in self.slots.get(node, {}).values())
+        slots = self.slots.get(node)
+        return sum(len(slot.contributions) for slot in slots.values()) if slots else 0
 
     def take_out(self, node: str, assignment: int, tokens: int, trains: bool) -> None:
         """Remove a contribution of the node's, with its tokens."""

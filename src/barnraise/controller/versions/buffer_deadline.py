@@ -31,14 +31,14 @@ class BufferDeadline(Part):
 
         Infinite when the buffer is empty, or one of the awaited nodes does not work yet.
         """
-        state = self.state
+        state, now = self.state, self.context.now
         since = state.buffer.time if self.asynchronous else state.buffer.half_time
         if since == math.inf:
             return math.inf
-        if self.now < since + LEAST_SECONDS:
+        if now < since + LEAST_SECONDS:
             return since + LEAST_SECONDS  # most are closed by then
         of = state.newest.version, since
-        if of != self._of or self._until <= self.now or not self._awaited(self._last) or self._here != self._is_here():
+        if of != self._of or self._until <= now or not self._awaited(self._last) or self._here != self._is_here():
             self._of = of
             self._until, self._last = self._find()
             self._here = self._is_here()
@@ -56,13 +56,14 @@ class BufferDeadline(Part):
             return max(((self.arrivals.expected(work).late, work.assignment) for work in here), default=(math.inf, 0))
         first: dict[str, Work] = {}
         for work in state.works.values():
-            if work.task.trains and work.node not in state.buffer.slots:
-                first.setdefault(work.node, work)
+            if work.node not in state.buffer.slots and work.node not in first and work.task.trains:
+                first[work.node] = work
         lacks = state.buffer.size - len(state.buffer.slots)
         if not 0 < lacks <= len(first):
             return math.inf, 0
         expected = sorted((self.arrivals.expected(work).late, work.assignment) for work in first.values())
-        in_time = [each for each in expected if each[0] > self.now]
+        now = self.now
+        in_time = [each for each in expected if each[0] > now]
         return in_time[min(lacks, len(in_time)) - 1] if in_time else expected[-1]
 
     def _is_here(self) -> bool:

@@ -64,7 +64,8 @@ class Publishing(Part):
 
     def known_to(self, node: str, have: int) -> int:
         """Return the version that the node has, whose message may have crossed an update."""
-        return max(have, self.records[node].session.told)
+        told = self.records[node].session.told
+        return told if told > have else have
 
     def tell(self) -> Steps:
         """Tell all subscribers of the newest version."""
@@ -95,6 +96,8 @@ class Publishing(Part):
         The one with fewer bytes.
         """
         state, snapshot = self.state, self.settings.payloads.snapshot
+        if have == state.newest.version:
+            return ()
         chain = self.chain(have, state.newest.version)
         if chain is not None and sum(update.blob.num_bytes for update in chain) <= snapshot + CHAIN_SLACK:
             return chain

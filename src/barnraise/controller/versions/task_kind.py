@@ -48,7 +48,10 @@ class TaskKind(Part):
         return False
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
-        """Return work that no node had before, for matching with the nodes that ask, by ids up to 0."""
+        """Return work that no node had before, for matching with the nodes that ask, by ids up to 0.
+
+        A kind that is not open has none, and gets no nodes.
+        """
         return ()
 
     def looked_for(self) -> Steps:

@@ -6,7 +6,6 @@ The scheduler decides who gets which task; the kind of the task fills it in.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -67,6 +66,7 @@ class Dispatch(Part):
         self.memory_limits, self.publishing = memory_limits, publishing
         self.speculation, self.kinds, self.buffer = speculation, task_kinds.by_name, buffer
         kinds = self.kinds.values()
+        self._with_open = [kind for kind in kinds if type(kind).open is not TaskKind.open]
         self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
         self._with_offers = [kind for kind in kinds if type(kind).offers is not TaskKind.offers]
         self._with_search = [kind for kind in kinds if type(kind).looked_for is not TaskKind.looked_for]
@@ -181,14 +181,17 @@ class Dispatch(Part):
     def _assign(self) -> Steps:
         """Match the nodes that ask with the work there is, and note who is held."""
         yield from self._match()
+        if not self._untold:
+            return
         untold, self._untold = self._untold, {}
         for node, hold in untold.items():
             yield Noted(self.now, HeldOff(hold.until - self.now, hold.reason), node)
 
     def _match(self) -> Steps:
         self.ask_again = math.inf
-        yield from self._copy()
-        if not self.asking or not any(kind.open for kind in self.kinds.values()):
+        if late := self.speculation.late():
+            yield from self._copy(late)
+        if not self.asking or not [kind for kind in self._with_open if kind.open]:
             return
         asking = [node for node in map(self.state.nodes.__getitem__, self.asking) if self._may_ask(node)]
         if not self.settings.worker.overlap:
@@ -211,11 +214,8 @@ class Dispatch(Part):
             work = self.state.redo[number] if number > 0 else task
             yield from self._give(node, self.asking.pop(node), work)
 
-    def _copy(self) -> Steps:
-        """Assign copies of late work to nodes that ask or rest, where that gains something."""
-        late = self.speculation.late()
-        if not late:
-            return
+    def _copy(self, late: Sequence[Work]) -> Steps:
+        """Assign copies of `late` work to nodes that ask or rest, where that gains something."""
         in_vain = set[str]()
         for work in late if self.resting or self.asking else ():
             kind, idle = self.kinds[work.kind], self.resting | self.asking
@@ -244,9 +244,11 @@ class Dispatch(Part):
     def _tasks(self, asking: Sequence[NodeState]) -> list[TaskView]:
         """Return lost work that these nodes can do, no more than nodes, then new work (ids from 0 down)."""
         lost = self._lost(asking) if self.state.redo else []
-        counts, fresh = Counter(task.kind for task in lost), list[TaskView]()
+        fresh = list[TaskView]()
         for kind in self._with_fresh:
-            if counts[kind.name] < len(asking):
+            if not kind.open:
+                fresh += kind.fresh(())
+            elif sum(task.kind == kind.name for task in lost) < len(asking):
                 fresh += kind.fresh([node for node in asking if self._comes(kind, node)])
         return lost + fresh
 
@@ -311,8 +313,8 @@ class Dispatch(Part):
     def _kinds(self, node: NodeState) -> frozenset[str]:
         """Return the kinds of tasks that an asking node can be given now."""
         have, can = self.publishing.known_to(node.id, self.asking[node.id]), self.fleet[node.id].session.kinds
-        kinds = (kind for name, kind in self.kinds.items() if name in can)
-        return frozenset(kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have))
+        kinds = [kind for name, kind in self.kinds.items() if name in can]
+        return frozenset([kind.name for kind in kinds if self._comes(kind, node) and kind.suits(node, have)])
 
     def _comes(self, kind: TaskKind, node: NodeState) -> bool:
         """Return whether a node should do such work now.

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
@@ -26,6 +24,7 @@ from barnraise.core.types import (
     MOST_ROW_RANGES,
     Batches,
     Contribution,
+    News,
     ParameterRange,
     Result,
     RowRange,
@@ -148,9 +147,9 @@ class Training(TaskKind):
             terms=terms,
             redo=lost.assignment if lost is not None else 0,
         )
-        task = task_of(decision, Batches(rows, tasks.batch_size, tasks.seed + root, skip))
         news = self.publishing.news(node, have)
-        yield from self.assigned(decision, msgspec.structs.replace(task, news=news))
+        task = task_of(decision, Batches(rows, tasks.batch_size, tasks.seed + root, skip), news)
+        yield from self.assigned(decision, task)
 
     def _bound(self, node: NodeState) -> int:
         """Return how stale the node's contribution may be: by its speed, and by the versions in flight.
@@ -215,12 +214,13 @@ class Training(TaskKind):
         return tokens * trust * self.settings.versions.staleness.weight(staleness)
 
 
-def task_of(given: Assigned, batches: Batches) -> Train:
-    """Return the task of an assignment, without the updates to its base."""
+def task_of(given: Assigned, batches: Batches, news: News = News()) -> Train:  # noqa: B008 (frozen)
+    """Return the task of an assignment; `news` has the updates to its base."""
     terms = given.terms
     return Train(
         id=given.assignment,
         base=given.base,
+        news=news,
         batches=batches,
         tokens=given.tokens,
         local_steps=given.local_steps,

@@ -32,10 +32,11 @@ class Utilisation(Part):
 
     def until(self, time: float) -> MatchingTally:
         """Return the figures as of `time`."""
-        if not self.state.progress.final and time > self._at:
-            self.tally.available += (time - self._at) * len(self._there)
-            self.tally.busy += (time - self._at) * len(self._busy)
-        self._at = max(self._at, time)
+        if time > self._at:
+            if not self.state.progress.final:
+                self.tally.available += (time - self._at) * len(self._there)
+                self.tally.busy += (time - self._at) * len(self._busy)
+            self._at = time
         return self.tally
 
     def _changed(self, d: NodeChanged) -> None:
