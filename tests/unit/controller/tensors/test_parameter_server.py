@@ -60,7 +60,7 @@ def make_server(
 
 
 class Uploads:
-    """Payloads by assignment."""
+    """The payloads of a test, by assignment."""
 
     def __init__(self, server: ParameterServer) -> None:
         self.server = server
@@ -190,7 +190,7 @@ def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
 
 
 def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
-    """Wang et al. 2020, "FedNova": updates scaled to equal steps, whatever tokens and tasks they took."""
+    """The version scales updates to equal steps, whatever tokens and tasks they took (FedNova, Wang et al., 2020)."""
     server = make_server(alike=True)
     start, uploads = server.parameters.clone(), Uploads(server)
     for number, update in ((1, vector(1)), (2, vector(1)), (3, -vector(1))):
@@ -233,7 +233,7 @@ CHAIN = resolve(["clip_median", "nnm", "trimmed_mean"], {"f": 0.3})
 def test_who_is_hardly_trusted_has_no_vote_where_all_rows_count_alike(
     rule: Callable[[], Rule], trusted: int, left_out: bool
 ) -> None:
-    """What is made of the others alone, if they are enough for the rule; `trust` of a half or more has a vote."""
+    """The version is made of the others, if they are enough for the rule; `trust` of a half or more has a vote."""
 
     def made(*slots: Slot) -> Tensor:
         server = ParameterServer(
@@ -323,7 +323,7 @@ def test_a_replay_from_a_checkpoint_makes_the_same_versions_with_any_number_of_t
 
 
 def test_a_share_of_attackers_is_of_those_in_the_version() -> None:
-    """Of ten nodes two lie, and of five one: with a share of a fifth both versions are those of a whole f."""
+    """Two of ten nodes lie, and one of five: with a share of a fifth both versions are those of a whole f."""
 
     def made(*wholes: Any) -> list[Tensor]:
         found = []
@@ -442,7 +442,7 @@ def test_fragments_of_one_version_move_by_their_own_shares() -> None:
 
 
 def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
-    """One node hands in all, one the first half, one the second: each element is the mean of those that have it."""
+    """One node submits all, one the first half, one the second: each element is the mean of those that have it."""
     server = make_server()
     uploads, start = Uploads(server), server.parameters.clone()
     for number, size, value in ((1, SIZE, 1.0), (2, 400, 3.0), (3, 300, 5.0)):

@@ -1,4 +1,4 @@
-"""What cannot become a version: the parameter server refuses it, and is as it was."""
+"""The parameter server refuses updates that cannot become a version, and stays as it was."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def unequal(**changes: Any) -> Engine:
         engine.next(node)
     engine.observed(a=100.0, b=1.0)
     engine.journal.clear()
-    engine.machine.parts[Buffer].advised = False  # of what was found before
+    engine.machine.parts[Buffer].advised = False  # forget the earlier advice
     for _ in range(3):
         engine.machine.parts[Speeds].news += 2
         engine.handle(ev.Tick())
@@ -238,7 +238,7 @@ def test_a_synchronous_round_waits_for_the_window_once_half_have_contributed() -
     hand_in(engine, "a")
     assert engine.machine.deadline == 5.0  # a lease; half have not contributed yet
     hand_in(engine, "b")
-    assert engine.machine.deadline == 1.0 + 1.0  # to see whether c is late; nobody knows how long it takes
+    assert engine.machine.deadline == 1.0 + 1.0  # to see whether c is late; its speed is unknown
     engine.tick(1.0)
     assert engine.machine.deadline == 1.0 + 2.0
     for node in "abc":
@@ -285,8 +285,11 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
 
 @pytest.mark.parametrize("under_way", [effects.Aggregate, effects.Inspect])
 def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
-    """The wait for residuals has an end. What comes of a version that is made, or of a payload that is looked at, is
-    told: a deadline that has passed meanwhile would keep the shell busy for nothing."""
+    """The wait for residuals has an end.
+
+    Events tell when a version is made or a payload is inspected: a deadline that has passed meanwhile would keep the
+    shell busy for nothing.
+    """
     engine = run("a", tokens=24, flush=True, last=420)
     hand_in(engine, "a")
     settle(engine)
@@ -446,7 +449,7 @@ def test_no_checkpoint_is_begun_after_the_last_that_failed() -> None:
     fail_checkpoints(engine, math.inf)
     assert engine.finished == act.Finish("disk full", failed=True)
     engine.now += DISK_PATIENCE
-    engine.handle(ev.Tick())  # what was heard meanwhile is still handled
+    engine.handle(ev.Tick())  # messages of the meantime are still handled
     engine.handle(ev.InterruptRequested("SIGINT"))
     assert engine.jobs == []
 
@@ -550,7 +553,7 @@ def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_share
 
 
 def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
-    """A pinned K below what lines would like is nobody's mistake about speeds."""
+    """A pinned K below the one that links would need is no wrong estimate of speeds."""
     names = [f"n{index}" for index in range(12)]
     engine = Engine(engine_settings(buffer_size=2, tokens=10**9, staleness=staleness("fixed", max_staleness=50)))
     for name in names:
