@@ -143,12 +143,18 @@ def test_nodes_that_are_not_measured_yet_still_get_work(scheduler: Scheduler) ->
 
 @pytest.mark.parametrize(
     "task",
-    [TaskView(1, memory_bytes=101), TaskView(1, min_trust=0.6), TaskView(1, kind="audit")],
-    ids=["memory", "trust", "kind"],
+    [
+        TaskView(1, memory_bytes=101),
+        TaskView(1, min_trust=0.6),
+        TaskView(1, kind="audit"),
+        TaskView(1, accelerator_bytes=9),
+        TaskView(1, only=frozenset({"fit", "gone"})),
+    ],
+    ids=["memory", "trust", "kind", "accelerator", "only"],
 )
 def test_no_task_goes_where_its_requirements_are_not_met(scheduler: Scheduler, task: TaskView) -> None:
     unfit = NodeView("unfit", 1e6, memory_bytes=100, trust=0.5, kinds={"train", "evaluate"})
-    fit = NodeView("fit", 1.0, memory_bytes=101, trust=0.6)
+    fit = NodeView("fit", 1.0, memory_bytes=101, trust=0.6, accelerator_bytes=9)
     assert scheduler.assign([task], [unfit]) == []
     assert scheduler.assign([task], [unfit, dataclasses.replace(unfit, id="other")]) == []
     assert scheduler.assign([task], [unfit, fit]) == [(1, "fit")]

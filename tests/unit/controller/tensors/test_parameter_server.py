@@ -17,6 +17,7 @@ from barnraise.aggregation.catalog import resolve
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.errors import VersionRefusedError
+from barnraise.core.ranges import pieces
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.models.vectors import digest
 
@@ -457,6 +458,57 @@ def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
     torch.testing.assert_close(moved[:400], torch.full((400,), 2.0))
     torch.testing.assert_close(moved[400:700], torch.full((300,), 1.0))
     torch.testing.assert_close(moved[700:], torch.full((300,), 2.0))
+
+
+@pytest.mark.parametrize("downlink", [("none", {}), ("int8", {}), ("topk", {"ratio": 0.1})], ids=str)
+@pytest.mark.parametrize("outer", ["sgd", "nesterov"])
+def test_several_ranges_move_as_if_they_were_a_vector_of_their_own(
+    downlink: tuple[str, dict[str, Any]], outer: str
+) -> None:
+    """The result is that of a model of the ranges alone; elements in the gaps rest, and no delta has them."""
+    covered, codec = (3, 300, 301, 620, 900, SIZE), compression.create(downlink[0], **downlink[1])
+    inside = torch.cat([torch.arange(start, stop) for start, stop in pieces(covered)])
+    server, alone = (
+        make_server(downlink=downlink, outer=outer),
+        make_server(len(inside), downlink=downlink, outer=outer),
+    )
+    alone.parameters[:] = server.parameters[inside]
+    uploads, replica, before = Uploads(server), server.parameters.clone(), server.parameters.clone()
+    for version in range(1, 4):
+        uploads.add(1, vector(version, len(inside)))
+        uploads.add(2, vector(-version, len(inside)))
+        held = (Held(1, 2.0, 0, scale=0.5),), (Held(2, 1.0, 0),)
+        made = server.aggregate(version, [Slot(f"n{n}", covered, h) for n, h in enumerate(held)], uploads.read)
+        alone.aggregate(version, [Slot(f"n{n}", (0, len(inside)), h) for n, h in enumerate(held)], uploads.read)
+        assert made.parameters == covered
+        assert torch.equal(server.parameters[inside], alone.parameters)
+        assert made.delta == alone.made.delta if alone.made else False
+        replica[inside] += codec.decode(bytes(made.delta_bytes), size=len(inside))
+    rest = torch.ones(SIZE, dtype=torch.bool)
+    rest[inside] = False
+    assert torch.equal(server.parameters[rest], before[rest])
+    assert torch.equal(replica, server.parameters)
+    assert made.digest == digest(server.parameters)
+    found = server.movement(made)
+    assert (found.where, found.update.size) == (covered, len(inside))
+
+
+def test_a_whole_update_and_one_of_several_ranges_are_averaged_piece_by_piece() -> None:
+    server = make_server()
+    uploads, start = Uploads(server), server.parameters.clone()
+    uploads.add(1, torch.full((SIZE,), 1.0))
+    uploads.add(2, torch.cat([torch.full((100,), 3.0), torch.full((50,), 5.0)]))
+    made = server.aggregate(
+        1,
+        [slot("a", (1, 1.0)), Slot("b", (0, 100, 500, 550), (Held(2, 1.0, 0),))],
+        uploads.read,
+        1.0,
+        (1.0, 1.0, 0.5, 1.0),
+    )
+    assert made.parameters is None
+    moved = start - server.parameters
+    for span, value in (((0, 100), 2.0), ((100, 500), 1.0), ((500, 550), 1.5), ((550, SIZE), 1.0)):
+        torch.testing.assert_close(moved[slice(*span)], torch.full((span[1] - span[0],), value))
 
 
 def test_momentum_of_a_fragment_rests_while_others_move() -> None:
