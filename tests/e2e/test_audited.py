@@ -1,4 +1,4 @@
-"""Work is done anew by other workers, in real processes; the ledger and `story` tell of it."""
+"""Other workers repeat tasks, in real processes; the ledger and `story` show the result."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def run_dir_of(process: Process) -> Path:
 
 
 def accepted(run_dir: Path, count: int) -> Callable[[str], bool]:
-    """Whether so many contributions are accepted."""
+    """Return whether the given number of contributions is accepted."""
 
     def reached(_: str) -> bool:
         view = view_of(run_dir)

@@ -1,5 +1,7 @@
-"""Workers measure the held-out loss: real processes, real tensors, and a controller that does not build the model
-unless a worker is lost."""
+"""Workers measure the held-out loss, in real processes with real tensors.
+
+The controller builds the model only when a worker is lost.
+"""
 
 from __future__ import annotations
 

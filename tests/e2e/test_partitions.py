@@ -46,7 +46,7 @@ class Network:
         return f"{self.bridge}-{place}"
 
     def inside(self, place: str) -> list[str]:
-        """What a command in a place begins with."""
+        """Return the beginning of a command in a place."""
         return ["ip", "netns", "exec", self.name(place)]
 
     def divide(self, *groups: str) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 of a controller with a standby: that goes on with all workers, and the old controller is fenced off."""
+"""A standby continues with all workers after kill -9 of its controller, and the old controller is fenced off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work done anew with real tensors: what an honest worker sent is what another one makes of it, and a lie is not."""
+"""Audits with real tensors: another worker repeats an honest update exactly, and a false one differs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 
 def play(folder: Path, executors: dict[str, Any] | None = None, asynchronous: bool = False, **training: Any) -> Report:
-    """A small model, trained without moments, in which half of the contributions is done anew."""
+    """Return the run of a small model, trained without moments, in which half of the contributions is audited."""
     (folder / "story.txt").write_text("once upon a time there was a barn\n" * 300)
     run_file = load(
         {

@@ -1,4 +1,4 @@
-"""What counts as availability in the benchmark of failing machines: `benchmarks/_availability.py`."""
+"""The definition of availability in the benchmark of failing machines: `benchmarks/_availability.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python call leaves behind in the process that made it when it fails: nothing."""
+"""A Python call that fails leaves nothing behind in the process that made it."""
 
 from __future__ import annotations
 

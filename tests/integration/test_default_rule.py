@@ -1,4 +1,4 @@
-"""What `serve` chooses by itself, with a member that attacks."""
+"""The default rule of `serve`, with a member that attacks."""
 
 from __future__ import annotations
 

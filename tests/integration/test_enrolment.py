@@ -31,7 +31,7 @@ WRONG = 10 * ATTEMPTS_A_SECOND
 
 
 def wrong(name: str) -> list[Enrol | Follow | Observe]:
-    """Greetings of each kind by somebody who has no invite."""
+    """Return greetings of each kind by a stranger without an invite."""
     made = PROTOCOL_VERSION, secrets.token_hex(8), name, secrets.token_hex(32), secrets.token_hex(32)
     return [Enrol(*made, signer="0" * 64), Follow(*made, uri="zmq://127.0.0.1:1"), Observe(*made)]
 

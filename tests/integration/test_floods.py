@@ -1,4 +1,4 @@
-"""A member that says far too much, over both transports: it is passed over, shut out for a while, and slows nobody."""
+"""The controller ignores and excludes a member that floods it, over both transports, and serves all others."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def planned(folder: Path, **changes: dict[str, Any]) -> Plan:
 
 
 async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
-    """The run to its end, with controller and workers in one process."""
+    """Play the run to its end, with controller and workers in one process."""
     host = open_host(run, plan, lambda text: None)
     uri = await listen(host.server, run, plan, "serve")
     rooms: dict[str, int] = {}
@@ -87,7 +87,7 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
 
 
 def outcome(folder: Path, attack: dict[str, Any] = LIE, **changes: dict[str, Any]) -> tuple[list[Judged], list[float]]:
-    """What was judged, and the losses that were measured."""
+    """Return the verdicts, and the measured losses."""
     plan = planned(folder, **changes)
     run = RunDirectory.create("barn", folder)
     prepare(plan, run, lambda text: None)

@@ -1,4 +1,4 @@
-"""A run that goes on with a pretrained model: on its own token ids, with its own dropout, to a folder that has both."""
+"""A run that continues a pretrained model: on its own token ids, with its own dropout, to a folder that has both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a copy of `source` in it."""
+    """Make the working directory, with a copy of `source` in it."""
     shutil.copytree(source, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path

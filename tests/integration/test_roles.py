@@ -1,4 +1,4 @@
-"""What an invite is for, over both transports: who may train, who only measures, who only looks on."""
+"""The role of an invite, over both transports: a worker trains, a helper measures, an observer reads the status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run directory that somebody touched, opened again: what helps itself, and what is refused with a remedy."""
+"""A run directory that was changed by hand, opened again: damage that is repaired, or refused with a remedy."""
 
 from __future__ import annotations
 

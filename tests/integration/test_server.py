@@ -222,7 +222,7 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
         following = await client.task(have=-1)
         assert following.base == 1
         snapshot = following.news.updates[0].blob
-        assert bytes(client.inlined) == np.full(SIZE, 0.25, np.float32).tobytes()  # small enough to come along
+        assert bytes(client.inlined) == np.full(SIZE, 0.25, np.float32).tobytes()  # small enough to be attached
         await client.send(Fetch(snapshot.digest, 0, snapshot.num_bytes))
         _, raw = await client.expect(Chunk)
         assert np.frombuffer(raw, np.float32).tolist() == [0.25] * SIZE
@@ -394,7 +394,7 @@ def test_a_revoked_member_is_told_so_and_gets_in_under_no_name(tmp_path: Path) -
         assert "it lies" in (await client.expect(Stop)).reason
         assert cluster.decisions(Judged) == []
         assert cluster.book.tokens[invite.token].uses == 5
-        again = await cluster.client()  # everybody else is served
+        again = await cluster.client()  # all others are served
         assert (await again.hello()).node == "n1"
 
     run(tmp_path, scenario)

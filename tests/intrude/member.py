@@ -14,6 +14,7 @@ import torch
 from tests.intrude.kit.member import Identity, Member
 
 from barnraise import compression
+from barnraise.core import ranges
 from barnraise.core.errors import WireError
 from barnraise.core.types import KINDS, Blob, Contribution, LinkReport, NodeProfile, Task
 from barnraise.transport import Invite
@@ -78,7 +79,7 @@ class Villain(Member):
         await self.join()
 
     def _prepared(self, task: Task) -> bool:
-        size = task.parameters.stop - task.parameters.start
+        size = ranges.size(task.parameters)
         nothing = update(size, 0.0)
         self.hostile.remember("payload", plain(Blob(hashlib.sha256(nothing).hexdigest(), len(nothing))))
         self.hostile.remember("offset", 0)
@@ -146,7 +147,7 @@ class Villain(Member):
         if task is None:
             await self._back()
             return
-        size = task.parameters.stop - task.parameters.start
+        size = ranges.size(task.parameters)
         value = self.rng.choice((0.0, 0.0, 0.0, 0.0, 1e-6, 1e-6, math.nan, math.inf, 1e30, 3e38))
         data = update(size, value)
         blob = Blob(hashlib.sha256(data).hexdigest(), len(data))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from tests.intrude.kit.member import Member
 
+from barnraise.core import ranges
 from barnraise.core.types import Blob, Contribution, Train
 from barnraise.ledger.decisions import Change, NodeChanged
 from barnraise.ledger.view import LedgerView
@@ -106,7 +107,7 @@ async def hand_in(member: Member, value: float | None = None) -> None:
         task = await member.task()
     if not isinstance(task, Train):
         return
-    size = task.parameters.stop - task.parameters.start
+    size = ranges.size(task.parameters)
     data = update(size, value or 0.0)
     if value is None:
         length = LIKELY * task.learning_rate * task.local_steps

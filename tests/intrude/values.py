@@ -58,8 +58,8 @@ def _drawer(kind: inspect.Type, name: str) -> Drawer:
             return lambda hostile, strangeness, allowed: hostile.rng.choice(several)(hostile, strangeness, allowed)
         case inspect.StructType():
             return _or_known(name, _struct(kind))
-        case inspect.VarTupleType(item_type=item, max_length=most):
-            return _or_known(name, _several(_drawer(item, ""), most or 64))
+        case inspect.VarTupleType(item_type=item, min_length=least, max_length=most):
+            return _or_known(name, _several(_drawer(item, ""), least or 0, most or 64))
         case inspect.DictType(key_type=key, value_type=value):
             return _or_known(name, _pairs(_drawer(key, ""), _drawer(value, "")))
     return _or_known(name, _choice(*_edges(kind)))
@@ -95,9 +95,10 @@ def _struct(kind: inspect.StructType) -> Drawer:
     return struct
 
 
-def _several(draw: Drawer, most: int) -> Drawer:
+def _several(draw: Drawer, least: int, most: int) -> Drawer:
     def several(hostile: Hostile, strangeness: float, allowed: bool) -> Any:
         count = hostile.rng.choice((0, 1, 1, 2, 3, min(most, 70) + (not allowed)) if strangeness == 1.0 else (0, 1, 2))
+        count = max(count, least) if allowed or strangeness < 1.0 else count
         return [draw(hostile, min(strangeness, 0.5), allowed) for _ in range(count)]
 
     return several

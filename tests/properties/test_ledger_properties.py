@@ -38,7 +38,7 @@ json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
-ranges = st.builds(ParameterRange, counts, counts)
+ranges = st.builds(ParameterRange, counts, counts) | st.lists(counts, min_size=4, max_size=8).map(tuple)
 rows = st.lists(st.builds(RowRange, counts, counts, counts), max_size=5).map(tuple)
 profiles = st.builds(
     NodeProfile,

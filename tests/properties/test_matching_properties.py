@@ -158,6 +158,8 @@ task_views = st.builds(
     memory_bytes=st.integers(0, 1),
     min_trust=st.sampled_from([0.0, 0.5]),
     kind=st.sampled_from(["train", "audit"]),
+    accelerator_bytes=st.integers(0, 1),
+    only=st.sampled_from([frozenset(), frozenset({"n0"}), frozenset({"n1", "n2"}), frozenset({"gone"})]),
 )
 node_views = st.builds(
     NodeView,
@@ -171,6 +173,7 @@ node_views = st.builds(
     trust=st.sampled_from([0.25, 0.75]),
     shards=st.frozensets(st.integers(0, 4), max_size=3),
     kinds=st.sampled_from([frozenset(), frozenset({"train"}), frozenset({"audit"})]),
+    accelerator_bytes=st.integers(0, 1),
 )
 
 

@@ -10,14 +10,15 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from barnraise.core import ranges
 from barnraise.core.errors import InputError
 from barnraise.core.threads import Crew, spans
+from barnraise.core.types import Ranges
 
 from .base import Array, Codec, Encoded
-
-WHOLE = slice(None)
 
 
 class ErrorFeedback:
@@ -45,14 +46,14 @@ class ErrorFeedback:
             return 0.0
         return norm(self._residual.numpy(), self._crew)
 
-    def compress(self, vector: Tensor, version: int = 0, covered: slice = WHOLE) -> Encoded:
-        """Encode the range `covered` of `vector`, an update of `version`, plus the residual; keep the rest.
+    def compress(self, vector: Tensor, version: int = 0, covered: Ranges | None = None) -> Encoded:
+        """Encode the ranges `covered` of `vector`, an update of `version`, plus the residual; keep the rest.
 
         `vector` is overwritten. PayloadError when that is not finite, InputError when the size has changed; either
         leaves the residual unchanged.
         """
         self.add(vector)
-        encoded = self.codec.encode(vector[covered], version)
+        encoded = self.codec.encode(gathered(vector, covered), version)
         self.keep(vector, encoded, self.codec, covered)
         return encoded
 
@@ -69,13 +70,13 @@ class ErrorFeedback:
                 )
             self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
 
-    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: slice = WHOLE) -> None:
-        """Set the residual to `vector`, less the encoded part of its range `covered`."""
+    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> None:
+        """Set the residual to `vector`, less the encoded part of its ranges `covered` (None: all of it)."""
         if self._residual is None:
             self._residual = vector.clone()
         else:
             self._each(lambda total, residual: np.copyto(residual, total), vector)
-        codec.decode_add(encoded, self._residual[covered], weight=-1.0)
+        add_decoded(codec, encoded, self._residual, covered, -1.0)
 
     def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
         """Apply `work` to each span of `vector` and the residual."""
@@ -88,7 +89,7 @@ class ErrorFeedback:
 
         self._crew.each(share, spans(total.size))
 
-    def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: slice = WHOLE) -> None:
+    def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: Ranges | None = None) -> None:
         """Return a refused contribution of `codec` to the residual.
 
         PayloadError when another codec or size made it.
@@ -97,7 +98,7 @@ class ErrorFeedback:
         if self._residual is None:
             self._residual = codec.decode(encoded)
         else:
-            codec.decode_add(encoded, self._residual[covered])
+            add_decoded(codec, encoded, self._residual, covered)
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
         """Encode the residual by itself, undecayed, for a worker that leaves; None when it is empty.
@@ -114,6 +115,27 @@ class ErrorFeedback:
     def reset(self) -> None:
         """Drop the residual, so that the next contribution starts without one."""
         self._residual = None
+
+
+def gathered(vector: Tensor, covered: Ranges | None) -> Tensor:
+    """Return the elements `covered` of a vector in one piece: a view of one range, or of all (None), else a copy."""
+    if covered is None:
+        return vector
+    found = [vector[start:stop] for start, stop in ranges.pieces(covered)]
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def add_decoded(
+    codec: Codec, encoded: Encoded, vector: Tensor, covered: Ranges | None = None, weight: float = 1.0
+) -> None:
+    """Compute vector += weight * decoded in the ranges `covered` of `vector`, float32 (None: all of it).
+
+    PayloadError when the payload has another number of elements; `vector` is unchanged then.
+    """
+    covered = covered or (0, vector.numel())
+    reader, out = codec.open(encoded, ranges.size(covered)), vector.numpy()
+    for part in ranges.parts(covered, 0, reader.size):
+        reader.add(part.place, out[part.here], weight)
 
 
 def norm(values: Array, crew: Crew) -> float:

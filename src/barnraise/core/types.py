@@ -121,11 +121,26 @@ class RowRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     stop: Count
 
 
-class ParameterRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Elements [start, stop) of the flat parameter vector, which a contribution updates."""
+class ParameterRange(typing.NamedTuple):
+    """Elements [start, stop) of the flat parameter vector: the `Ranges` of a single range, too."""
 
-    start: Count
-    stop: Count
+    start: int
+    stop: int
+
+    def __repr__(self) -> str:
+        """Return the range as any other `Ranges` are shown."""
+        return f"({self.start}, {self.stop})"
+
+
+MOST_RANGES = 4096
+"""In one update: more than any model has tensors in a row that another stage holds."""
+
+Ranges = Annotated[tuple[Count, ...], msgspec.Meta(min_length=2, max_length=2 * MOST_RANGES)]
+"""The parameters that an update covers: (start, stop, start, stop, ...), disjoint, ascending and not touching.
+
+One range is written as ever, [start, stop]; a payload is written over the concatenation of its ranges. `core.ranges`
+has the operations.
+"""
 
 
 class Update(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +150,7 @@ class Update(msgspec.Struct, frozen=True, gc=False):
     version: Count
     blob: Blob
     parameters_digest: Digest  # after the update; every replica checks it
-    parameters: ParameterRange | None = None  # the range that a delta changes; None: all
+    parameters: Ranges | None = None  # the ranges that a delta changes; None: all
 
 
 class News(msgspec.Struct, frozen=True, gc=False):
@@ -203,7 +218,7 @@ class PayloadResult(Result, frozen=True, gc=False, kw_only=True):
 class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=True):
     """An update from base version, the work behind it, and its provenance."""
 
-    parameters: ParameterRange
+    parameters: Ranges
     payload: Blob
     codec: Count  # the task's rung; residuals have the number of rungs
     transcript: Transcript | None = None  # for stateless tasks
@@ -319,7 +334,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     local_steps: Count
     learning_rate: Finite
     rung: Count  # index into `Uplink.ratios`: the compression of its contribution
-    parameters: ParameterRange
+    parameters: Ranges
     max_staleness: Count
     pace: Finite | None = None  # stateless tasks: a version's movement times this is one step's at a rate of 1
 
@@ -343,7 +358,7 @@ class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     inspects: ClassVar[Inspection] = "full"
     contributes: ClassVar[bool] = True
     preempts: ClassVar[bool] = True
-    parameters: ParameterRange
+    parameters: Ranges
 
 
 FORWARD = 3

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from barnraise.compression.catalog import CATALOG, Traits
 from barnraise.controller.state.effects import SCORED_ROWS, Aggregate, Gate
+from barnraise.core import ranges
 from barnraise.core.types import (
     AnyResult,
     AnyTask,
@@ -44,7 +45,7 @@ class NodeCosts:
         """Return the cost from parameters to a payload: delta, residual, encoding, new residual, digest."""
         if not isinstance(result, Contribution):
             return SKETCH * self.trained if isinstance(result, Sketched) else 0.0
-        payload, size = result.payload, result.parameters.stop - result.parameters.start
+        payload, size = result.payload, ranges.size(result.parameters)
         coded = self.codec.encode.seconds(size, payload.num_bytes) + self.codec.decode.seconds(size, payload.num_bytes)
         return 4 * PASS * self.trained + coded + HASH * payload.num_bytes
 
@@ -67,7 +68,7 @@ class NodeCosts:
 
     def _decode(self, update: Update) -> float:
         changed = update.parameters
-        size = changed.stop - changed.start if changed else self.trained
+        size = ranges.size(changed) if changed else self.trained
         return self.downlink.decode.seconds(size, update.blob.num_bytes)
 
 
@@ -110,7 +111,7 @@ class ControllerCosts:
         """
         if depth != "full" or not isinstance(result, Contribution):
             return HASH * result.payload.num_bytes
-        size, num_bytes = result.parameters.stop - result.parameters.start, result.payload.num_bytes
+        size, num_bytes = ranges.size(result.parameters), result.payload.num_bytes
         look = HASH * num_bytes + self.codec.decode.seconds(size, num_bytes) + NORM * size
         return look + (self.codec.decode.seconds(size, num_bytes) + SKETCH * size) * sketched
 
@@ -121,11 +122,11 @@ class ControllerCosts:
         """
         total = 0.0
         for slot in action.slots:
-            size = slot.parameters.stop - slot.parameters.start
+            size = ranges.size(slot.parameters)
             total += self.row * size
             for held in slot.contributions:
                 total += self.codec.decode.seconds(size, payload_bytes[held.assignment])
-        moved = max(slot.parameters.stop for slot in action.slots) - min(slot.parameters.start for slot in action.slots)
+        moved = ranges.size(ranges.moved([slot.parameters for slot in action.slots]))
         there, back = self.downlink.encode, self.downlink.decode
         total += there.seconds(moved, delta.num_bytes) + back.seconds(moved, delta.num_bytes)
         return total + (OUTER + 2 * PASS) * moved + HASH * (4 * self.trained + delta.num_bytes)

@@ -15,6 +15,7 @@ import msgspec
 
 from barnraise.controller.state.effects import Aggregated, ControllerEffect
 from barnraise.controller.state.events import Event
+from barnraise.core import ranges
 from barnraise.core.types import (
     SKETCH_SIZE,
     AnyResult,
@@ -151,7 +152,7 @@ class CostedNodeWork:
         return _COSTED[type(task)](self, task, steps)
 
     def _contribution(self, task: Train | Flush, steps: int) -> Contribution:
-        share = (task.parameters.stop - task.parameters.start) / self.num_values
+        share = ranges.size(task.parameters) / self.num_values
         size = self.payload_bytes[task.rung if isinstance(task, Train) else 0] * min(1.0, share)
         codec = task.rung if isinstance(task, Train) else len(self.payload_bytes)
         found = Contribution.of(task, Blob(f"b{task.id:063x}", math.ceil(size)), codec=codec, steps=steps)

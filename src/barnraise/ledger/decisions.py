@@ -14,8 +14,8 @@ import msgspec
 from barnraise.core.types import (
     Contribution,
     NodeProfile,
-    ParameterRange,
     PayloadResult,
+    Ranges,
     Result,
     RowRange,
     Transcript,
@@ -86,7 +86,7 @@ class Terms(Columns, frozen=True, gc=False):
 
     max_staleness: int
     learning_rate: float
-    parameters: ParameterRange
+    parameters: Ranges
     rung: int = 0  # index of its compression
     compute: float = 0.0  # expected seconds of computing and of transfers; 0: unknown
     fetch: float = 0.0
@@ -154,7 +154,7 @@ class Judged(Decision, frozen=True, gc=False):
     staleness: int
     tokens: int
     norm: float
-    parameters: ParameterRange
+    parameters: Ranges
     weight: float  # its share of its node's slot is weight / sum of weights there
     scale: float = 1.0  # factor of its update: less than 1 where it was longer than its task allows
 

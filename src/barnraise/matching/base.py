@@ -30,7 +30,9 @@ class TaskView:
     """A task as the matcher sees it: its costs, its transfers, and its requirements on a node.
 
     `down_bytes` travel to whichever node gets the task and `up_bytes` back; each of `shards` (shard -> bytes) travels
-    only to a node that does not have it. InputError if an amount is not between 0 and 1e18.
+    only to a node that does not have it. `memory_bytes` are of the memory in which a node trains; `accelerator_bytes`
+    are of an accelerator, for work that must run on one (0: it need not). InputError if an amount is not between 0 and
+    1e18.
     """
 
     id: TaskId
@@ -42,10 +44,13 @@ class TaskView:
     priority: float = 0.0  # higher is more urgent
     memory_bytes: int = 0  # required
     min_trust: float = 0.0  # required
+    accelerator_bytes: int = 0  # required
+    only: AbstractSet[NodeId] = frozenset()  # the nodes that may do it; empty: all
     times: float = field(default=LARGEST_AMOUNT, compare=False)  # how often it can be assigned, about, if on offer
 
     def __post_init__(self) -> None:
-        _check_amounts("task", self, ("work", "down_bytes", "up_bytes", "memory_bytes", "min_trust", "times"))
+        memory = "memory_bytes", "accelerator_bytes"
+        _check_amounts("task", self, ("work", "down_bytes", "up_bytes", *memory, "min_trust", "times"))
         if not abs(self.priority) <= LARGEST_AMOUNT:
             raise InputError(f"task {self.id!r}: priority is {self.priority}, but must be finite; use 0 for normal")
         for shard, num_bytes in self.shards.items():
@@ -53,9 +58,9 @@ class TaskView:
                 raise InputError(f"task {self.id!r}: shard {shard} has {num_bytes} bytes; give a size from 0 to 1e18")
 
     @property
-    def requirements(self) -> tuple[str, int, float]:
+    def requirements(self) -> tuple[str, int, float, int, AbstractSet[NodeId]]:
         """Return all fields that `meets` uses: tasks that agree here can run on the same nodes."""
-        return self.kind, self.memory_bytes, self.min_trust
+        return self.kind, self.memory_bytes, self.min_trust, self.accelerator_bytes, self.only
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class NodeView:
     shards: AbstractSet[int] = frozenset()  # already on its disk
     kinds: AbstractSet[str] = frozenset()  # kinds of tasks; empty: any
     work_capacity: float = LARGEST_AMOUNT  # C_i: the work of all tasks that it takes at once
+    accelerator_bytes: int = 0  # memory of its accelerator; 0: none, or not known
 
     def __post_init__(self) -> None:
         most = LARGEST_AMOUNT
@@ -86,11 +92,15 @@ class NodeView:
             and 0 <= self.down_bandwidth <= most
             and 0 <= self.latency <= most
             and 0 <= self.memory_bytes <= most
+            and 0 <= self.accelerator_bytes <= most
             and 0 <= self.trust <= most
             and 0 <= self.work_capacity <= most
         ):  # a loop over the names takes five times as long, for each node that asks
-            names = ("speed", "up_bandwidth", "down_bandwidth", "latency", "memory_bytes", "trust", "work_capacity")
-            _check_amounts("node", self, names)
+            rates, memory = (
+                ("speed", "up_bandwidth", "down_bandwidth", "latency"),
+                ("memory_bytes", "accelerator_bytes"),
+            )
+            _check_amounts("node", self, (*rates, *memory, "trust", "work_capacity"))
         if type(self.capacity) is not int or not 0 <= self.capacity <= LARGEST_AMOUNT:
             raise InputError(f"node {self.id!r}: capacity is {self.capacity!r}, but must be a whole number from 0 up")
 
@@ -99,7 +109,9 @@ def meets(task: TaskView, node: NodeView) -> bool:
     """Return whether `node` meets the requirements of `task`."""
     return (
         task.memory_bytes <= node.memory_bytes
+        and task.accelerator_bytes <= node.accelerator_bytes
         and task.min_trust <= node.trust
+        and (not task.only or node.id in task.only)
         and (not node.kinds or task.kind in node.kinds)
     )
 
@@ -165,7 +177,7 @@ class Scheduler(ABC):
         if not number:
             return task
         known = self._copies.get((task.id, number))
-        if known is None or known.shards != task.shards:
+        if known is None or (known.shards, known.only) != (task.shards, task.only):
             known = replace(task, id=-COPIES - len(self._originals))
             self._copies[task.id, number], self._originals[known.id] = known, task.id
         return known

@@ -377,12 +377,8 @@ class _Class:
 
 def same_but_for_room(before: NodeView, now: NodeView, tolerance: float) -> bool:
     """Return whether only the room of a node differs, and its rates by less than `tolerance`."""
-    if (before.kinds, before.memory_bytes, before.trust, before.shards) != (
-        now.kinds,
-        now.memory_bytes,
-        now.trust,
-        now.shards,
-    ):
+    fixed = ("kinds", "memory_bytes", "accelerator_bytes", "trust", "shards")
+    if any(getattr(before, name) != getattr(now, name) for name in fixed):
         return False
     rates = ("speed", "up_bandwidth", "down_bandwidth", "latency")
     return all(

@@ -81,13 +81,13 @@ class NodeTable:
         self.views: list[NodeView | None] = []
         times = {"down": 0.0, "up": 0.0, "work": 0.0, "fixed": np.inf}
         charged = {"base": 0.0, "price": 0.0}  # the sum that has the price, and the price
-        self._rows = _Rows(times | charged | {"memory": np.inf, "trust": np.inf})
+        self._rows = _Rows(times | charged | {"memory": np.inf, "trust": np.inf, "accelerator": np.inf})
         self._charged = "work" if by_work else "fixed"
         self._holders: dict[int, set[int]] = {}
         self._holder_rows: dict[int, Ints] = {}
         self._refusing: dict[str, Bools] = {}  # kind -> nodes that do not take it [rows]
         self._picky = 0  # nodes that take some kinds only
-        self._least_memory = self._least_trust = np.inf
+        self._least_memory = self._least_trust = self._least_accelerator = np.inf
 
     def __len__(self) -> int:
         """Return the number of rows, used or not."""
@@ -139,9 +139,10 @@ class NodeTable:
         self.views[row] = node
         work, down, up, fixed = self.preferences.coefficients(node)
         base = work if self.by_work else fixed
-        self._rows.put(row, (down, up, work, fixed, base, 0.0, node.memory_bytes, node.trust))
+        self._rows.put(row, (down, up, work, fixed, base, 0.0, node.memory_bytes, node.trust, node.accelerator_bytes))
         self._least_memory = min(self._least_memory, node.memory_bytes)
         self._least_trust = min(self._least_trust, node.trust)
+        self._least_accelerator = min(self._least_accelerator, node.accelerator_bytes)
         for shard in node.shards:
             self._holders.setdefault(shard, set()).add(row)
             self._holder_rows.pop(shard, None)
@@ -189,7 +190,8 @@ class NodeTable:
 
     def suit(self, task: TaskView) -> bool:
         """Return whether there are nodes, and the task's costs depend on their times alone."""
-        fit = task.memory_bytes <= self._least_memory and task.min_trust <= self._least_trust and not self._picky
+        fit = task.memory_bytes <= self._least_memory and task.accelerator_bytes <= self._least_accelerator
+        fit = fit and task.min_trust <= self._least_trust and not self._picky and not task.only
         return fit and not task.shards and len(self) > 0
 
     def local_bytes(self, task: TaskView) -> Floats:
@@ -214,6 +216,13 @@ class NodeTable:
         if task.min_trust > self._least_trust:
             distrusted = self._rows.column("trust") < task.min_trust
             unfit = distrusted if unfit is None else unfit | distrusted
+        if task.accelerator_bytes > self._least_accelerator:
+            small = self._rows.column("accelerator") < task.accelerator_bytes
+            unfit = small if unfit is None else unfit | small
+        if task.only:
+            barred = np.ones(len(self), dtype=np.bool_)
+            barred[[self.index[node] for node in task.only if node in self.index]] = False
+            unfit = barred if unfit is None else unfit | barred
         if self._picky:
             refusing = self._refusing_all(task.kind)[: len(self)]
             unfit = refusing if unfit is None else unfit | refusing
@@ -227,10 +236,11 @@ class TaskTable:
         self.index: dict[TaskId, int] = {}
         self.views: list[TaskView | None] = []
         needs = {"down": 0.0, "up": 0.0, "work": 0.0, "once": 1.0}  # as the times of a node
-        self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0, "kind": 0.0})
+        self._rows = _Rows(needs | {"shards": 0.0, "memory": 0.0, "trust": 0.0, "kind": 0.0, "accelerator": 0.0})
         self._kinds: dict[str, int] = {}  # kinds as numbers
         self._needers: dict[int, tuple[Ints, Floats]] = {}  # shard -> rows, bytes
-        self._most_memory = self._most_trust = 0.0
+        self._most_memory = self._most_trust = self._most_accelerator = 0.0
+        self._only: dict[int, AbstractSet[NodeId]] = {}  # rows of tasks for some nodes only
 
     def __len__(self) -> int:
         """Return the number of rows, used or not."""
@@ -245,9 +255,12 @@ class TaskTable:
         shards = sum(task.shards.values()) if task.shards else 0
         kind = self._kinds.setdefault(task.kind, len(self._kinds))
         needs = task.down_bytes + shards, task.up_bytes, task.work, 1.0
-        self._rows.put(row, (*needs, shards, task.memory_bytes, task.min_trust, kind))
+        self._rows.put(row, (*needs, shards, task.memory_bytes, task.min_trust, kind, task.accelerator_bytes))
         self._most_memory = max(self._most_memory, task.memory_bytes)
         self._most_trust = max(self._most_trust, task.min_trust)
+        self._most_accelerator = max(self._most_accelerator, task.accelerator_bytes)
+        if task.only:
+            self._only[row] = task.only
         for shard, num_bytes in task.shards.items():
             rows, sizes = self._needers.get(shard, NOBODY)
             self._needers[shard] = np.append(rows, row), np.append(sizes, num_bytes)
@@ -261,6 +274,7 @@ class TaskTable:
             rows, sizes = self._needers.pop(shard)
             if len(rows) > 1:
                 self._needers[shard] = rows[rows != row], sizes[rows != row]
+        self._only.pop(row, None)
         self.views[row] = None
         self._rows.give_back(row)
         return row
@@ -281,6 +295,12 @@ class TaskTable:
             costs[column("memory")[rows] > node.memory_bytes] = np.inf
         if self._most_trust > node.trust:
             costs[column("trust")[rows] > node.trust] = np.inf
+        if self._most_accelerator > node.accelerator_bytes:
+            costs[column("accelerator")[rows] > node.accelerator_bytes] = np.inf
+        if self._only:
+            barred = np.zeros(len(self), dtype=np.bool_)
+            barred[[row for row, only in self._only.items() if node.id not in only]] = True
+            costs[barred[rows]] = np.inf
         if node.kinds and not self._kinds.keys() <= node.kinds:
             refused = [number for kind, number in self._kinds.items() if kind not in node.kinds]
             costs[np.isin(column("kind")[rows], refused)] = np.inf

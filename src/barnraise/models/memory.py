@@ -97,6 +97,15 @@ def worker(resolved: Mapping[str, Any], *, batch_size: int, context: int, inner_
     )
 
 
+def on_accelerator(resolved: Mapping[str, Any], *, context: int, inner_states: int = 2) -> int:
+    """Return the bytes of a worker that lie on its accelerator as it trains with one row of `context` tokens at a time.
+
+    Parameters, gradients, the optimizer's vectors, buffers and activations; all other vectors are in host memory.
+    """
+    vectors = (2 + inner_states) * FLOAT * model_size(resolved) + buffer_bytes(resolved)
+    return vectors + activation_bytes(resolved, batch_size=1, context=context)
+
+
 def measuring(resolved: Mapping[str, Any], *, context: int, inner_states: int = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from barnraise.core.digests import LEAF_BYTES, num_leaves, root
 from barnraise.core.threads import Crew, spans
+from barnraise.core.types import ParameterRange
 
 
 def raw(vector: Tensor) -> memoryview:
@@ -25,25 +27,36 @@ class Leaves:
         self._crew = crew or Crew()
         self._hashes: list[bytes] = []
 
-    def digest(self, vector: Tensor, changed: slice | None = None) -> str:
-        """Return the digest of `vector` (float32 [d]), of which only the elements `changed` differ from the last call.
+    def digest(self, vector: Tensor, changed: Iterable[ParameterRange] | None = None) -> str:
+        """Return the digest of `vector` (float32 [d]), of which only the ranges `changed` differ from the last call.
 
         None: all of them may differ. It names a version of the parameters, and its snapshot.
         """
         data = raw(vector)
         count = num_leaves(data.nbytes)
-        leaves = range(count)
-        if changed is not None and len(self._hashes) == count:
-            leaves = range(4 * changed.start // LEAF_BYTES, -(-4 * changed.stop // LEAF_BYTES))
-        self._hashes[leaves.start : leaves.stop] = self._crew.each(
+        if changed is None or len(self._hashes) != count:
+            self._hashes, changed = [b""] * count, [ParameterRange(0, len(vector))]
+        leaves = sorted({leaf for one in changed for leaf in leaves_of(one)})
+        found = self._crew.each(
             lambda leaf: hashlib.sha256(data[leaf * LEAF_BYTES : (leaf + 1) * LEAF_BYTES]).digest(), leaves
         )
+        for leaf, hashed in zip(leaves, found, strict=True):
+            self._hashes[leaf] = hashed
         return root(self.listed, data.nbytes)
 
     @property
     def listed(self) -> bytes:
         """Return the concatenated digests of all leaves at the last call, of which the digest is computed."""
         return b"".join(self._hashes)
+
+
+def leaves_of(parameters: ParameterRange) -> range:
+    """Return the numbers of the leaves that hold these elements of a float32 vector.
+
+    >>> leaves_of(ParameterRange(262_143, 262_145))
+    range(0, 2)
+    """
+    return range(4 * parameters.start // LEAF_BYTES, -(-4 * parameters.stop // LEAF_BYTES))
 
 
 def digest(vector: Tensor, crew: Crew | None = None) -> str:

@@ -23,6 +23,7 @@ from barnraise.assembly.engine_settings import worker_settings
 from barnraise.compression.base import Array, Codec
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.controller.work.training import task_of
+from barnraise.core import ranges
 from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged
@@ -33,7 +34,6 @@ from barnraise.verification.subject import LedgerRow
 from barnraise.worker.building import make_trainer
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.past import Perturbed, Versions
-from barnraise.worker.replica import slice_of
 
 SAMPLE = 20
 """Contributions that are repeated by default."""
@@ -189,8 +189,7 @@ class WorkCheck(Check):
 
     def _sent(self, drawn: RepeatedWork) -> Array:
         codec: Codec = self._executor.sent_in[drawn.judged.claim.codec]
-        covered = drawn.judged.parameters
-        sent = np.empty(covered.stop - covered.start, np.float32)
+        sent = np.empty(ranges.size(drawn.judged.parameters), np.float32)
         codec.open(self.subject.payload(drawn.judged.assignment), sent.size, drawn.task.base).read(0, sent)
         return sent
 
@@ -226,11 +225,12 @@ def _apart(one: Array, other: Array | None) -> float:
 
 def _movement(made: Made, codec: Codec, size: int) -> Tensor:
     """Return the movement as a replica sums it."""
-    moved = torch.zeros(size)
-    target = moved[slice_of(made.parameters)].numpy()
-    decoded = np.empty(target.size, np.float32)
-    codec.open(made.delta_bytes, target.size).read(0, decoded)
-    target += decoded
+    moved, covered = torch.zeros(size), made.parameters or (0, size)
+    decoded = np.empty(ranges.size(covered), np.float32)
+    codec.open(made.delta_bytes, decoded.size).read(0, decoded)
+    target = moved.numpy()
+    for part in ranges.parts(covered, 0, decoded.size):
+        target[part.here] += decoded[part.there]
     return moved
 
 

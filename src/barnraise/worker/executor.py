@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from barnraise import compression
+from barnraise.compression.feedback import gathered
 from barnraise.core.errors import PayloadError
+from barnraise.core.ranges import fault
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew
 from barnraise.core.types import (
@@ -30,6 +32,7 @@ from barnraise.core.types import (
     Flush,
     News,
     NodeProfile,
+    Ranges,
     Sketched,
     Train,
     Transcript,
@@ -41,7 +44,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.past import Past, Perturbed, Versions
-from barnraise.worker.replica import Fetched, Replica, slice_of
+from barnraise.worker.replica import Fetched, Replica
 from barnraise.worker.task_sessions import (
     StatefulReplay,
     StatefulSession,
@@ -160,8 +163,14 @@ class WorkerExecutor:
     def _encoded(self, task: Train, start: Tensor, end: Tensor, steps: int, *, leaving: bool = False) -> SentUpdate:
         """Encode the update of `steps` steps of the task, which led from `start` (overwritten) to `end`."""
         self.path.codec = self.codecs[task.rung]
-        covered, scale = slice_of(task.parameters), self.scale(steps)
+        covered, scale = self._covered(task), self.scale(steps)
         return self.path.send(start, end, version=task.base, covered=covered, scale=scale, leaving=leaving)
+
+    def _covered(self, task: Train) -> Ranges:
+        """Return the parameters that a task updates; PayloadError where they are not in the vector."""
+        if reason := fault(task.parameters, len(self.replica)):
+            raise PayloadError(f"the ranges of task {task.id}: {reason}")
+        return task.parameters
 
     def before(self, task: Evaluate, fetched: Fetched) -> Tensor:
         """Return the version that a task measures: the replica, or a copy in which deltas are undone."""
@@ -217,7 +226,7 @@ class WorkerExecutor:
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
         steps, loss, (start, end) = gone
-        update: Floats = start.sub_(end)[slice_of(task.parameters)].numpy()
+        update: Floats = gathered(start.sub_(end), self._covered(task)).numpy()
         if not np.isfinite(update).all():
             return None
         update *= self.scale(steps)

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from barnraise.compression.base import Codec
+from barnraise.core import ranges
 from barnraise.core.errors import PayloadError
+from barnraise.core.ranges import fault, pieces
 from barnraise.core.threads import SPAN, Crew, spans
-from barnraise.core.types import Blob, News, ParameterRange, Update
+from barnraise.core.types import Blob, News, Ranges, Update
 from barnraise.models.vectors import Leaves, raw
 from barnraise.wire.frames import Buffer
 
@@ -48,15 +50,15 @@ class Replica:
         with self.lock:
             self.moved = False
             for update in news.updates:
-                data = fetched(update.blob)
+                data, changed = fetched(update.blob), None
                 try:
                     if update.kind == "snapshot":
                         self._load(data)
                     else:
-                        self._follow(data, slice_of(update.parameters))
+                        self._follow(data, covered := self._covered(update))
+                        changed = pieces(covered)
                 except PayloadError:
                     return -1
-                changed = slice_of(update.parameters) if update.parameters and update.kind == "delta" else None
                 if self._leaves.digest(self.parameters, changed) != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = news.merged, news.share, True
@@ -73,8 +75,7 @@ class Replica:
 
         Raises PayloadError.
         """
-        covered = slice_of(update.parameters)
-        self._decode(fetched(update.blob), [vector[covered].numpy() for vector in vectors], move)
+        self._decode(fetched(update.blob), self._covered(update), [vector.numpy() for vector in vectors], move)
 
     def forget_movement(self) -> None:
         """Start a new sum of the versions' movement."""
@@ -94,32 +95,38 @@ class Replica:
             np.copyto(self.parameters.numpy(), np.frombuffer(snapshot, "<f4"))
         self.forget_movement()
 
-    def _follow(self, delta: Buffer, covered: slice) -> None:
+    def _covered(self, update: Update) -> Ranges:
+        """Return the parameters that a delta changes.
+
+        PayloadError where they are not in the vector.
+        """
+        covered = update.parameters or (0, len(self.parameters))
+        if reason := fault(covered, len(self.parameters)):
+            raise PayloadError(f"the ranges of version {update.version}: {reason}")
+        return covered
+
+    def _follow(self, delta: Buffer, covered: Ranges) -> None:
         """Apply a delta to the parameters, and to the vectors that measure the versions' movement."""
         if self._last and self.movement is not None:
             self.movement.zero_()
         if self._follows and self.movement is None:
             self.movement = torch.zeros_like(self.parameters)
         moving = [self.parameters] if self.movement is None else [self.parameters, self.movement]
-        self._decode(delta, [vector[covered].numpy() for vector in moving], np.add)
+        self._decode(delta, covered, [vector.numpy() for vector in moving], np.add)
 
-    def _decode(self, delta: Buffer, moving: Sequence[Array], move: Callable[..., Array]) -> None:
-        """Apply `move` to each of the vectors with the decoded delta.
+    def _decode(self, delta: Buffer, covered: Ranges, moving: Sequence[Array], move: Callable[..., Array]) -> None:
+        """Apply `move` to the ranges `covered` of each of the vectors with the decoded delta.
 
         Decoded zeros count too: a zero may have a sign.
         """
-        size = moving[0].size
-        reader = self.codec.open(delta, size)
+        reader = self.codec.open(delta, ranges.size(covered))
 
         def each(span: slice) -> None:
             decoded = np.empty(span.stop - span.start, np.float32)
             reader.read(span.start, decoded)
-            for vector in moving:
-                move(vector[span], decoded, out=vector[span])
+            for part in ranges.parts(covered, span.start, span.stop):
+                values = decoded[part.place - span.start : part.place - span.start + part.stop - part.start]
+                for vector in moving:
+                    move(vector[part.here], values, out=vector[part.here])
 
-        self._crew.each(each, spans(size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
-
-
-def slice_of(parameters: ParameterRange | None) -> slice:
-    """Return the range as a slice of the flat vector; None is all of it."""
-    return slice(None) if parameters is None else slice(parameters.start, parameters.stop)
+        self._crew.each(each, spans(reader.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))

@@ -13,8 +13,9 @@ import numpy as np
 from torch import Tensor
 
 from barnraise.compression.base import Array, Codec, Encoded
-from barnraise.compression.feedback import ErrorFeedback
+from barnraise.compression.feedback import ErrorFeedback, gathered
 from barnraise.core.threads import Crew, spans
+from barnraise.core.types import Ranges
 
 MARGIN = 1.0 - 2.0**-20
 """Factor of its limit to which a longer update is scaled: float32 rounds, and codecs round further."""
@@ -27,23 +28,23 @@ MOST_TRIES = 30
 class Draft:
     """An update of `version` on its way: `vector` (float32 [d]) starts as the task's start and is overwritten.
 
-    Its range `covered` is sent, as `encoded` by `codec`.
+    Its ranges `covered` (None: all of it) are sent, as `encoded` by `codec`.
     """
 
     vector: Tensor
     end: Tensor
     scale: float
     version: int
-    covered: slice
+    covered: Ranges | None
     codec: Codec
     encoded: Encoded | None = None
 
     def encode(self) -> Encoded:
-        """Encode the sent range.
+        """Encode the sent ranges.
 
         Raises PayloadError when it is not finite.
         """
-        self.encoded = self.codec.encode(self.vector[self.covered], self.version)
+        self.encoded = self.codec.encode(gathered(self.vector, self.covered), self.version)
         return self.encoded
 
 
@@ -59,7 +60,7 @@ class WorkerStage:
     def sent(self, update: Draft) -> None:
         """Handle the update as it will be sent."""
 
-    def refused(self, encoded: Encoded, codec: Codec, covered: slice) -> None:
+    def refused(self, encoded: Encoded, codec: Codec, covered: Ranges | None) -> None:
         """Handle the refusal of a sent update."""
 
 
@@ -93,7 +94,7 @@ class Feedback(WorkerStage):
         assert update.encoded is not None
         self.feedback.keep(update.vector, update.encoded, update.codec, update.covered)
 
-    def refused(self, encoded: Encoded, codec: Codec, covered: slice) -> None:
+    def refused(self, encoded: Encoded, codec: Codec, covered: Ranges | None) -> None:
         self.feedback.give_back(encoded, codec, covered)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from barnraise.core.ranges import overlap
 from barnraise.core.threads import SERIAL, Crew, spans
 from barnraise.core.types import MOST_TAKEN, Taken, Train, Transcript
 from barnraise.models.exchange.record import Exchange
@@ -132,9 +133,8 @@ class StatefulSession(TaskSession):
         def merge(span: slice) -> None:
             moved = replica.numpy()[span].copy()
             for covered, reader in unmerged:
-                first, last = max(span.start, covered.start), min(span.stop, covered.stop)
-                if first < last:
-                    reader.add(first - covered.start, moved[first - span.start : last - span.start], -share)
+                for part in overlap(covered, span.start, span.stop):
+                    reader.add(part.place, moved[part.start - span.start : part.stop - span.start], -share)
             for few in spans(moved.size, SERIAL):
                 here, there = slice(span.start + few.start, span.start + few.stop), torch.from_numpy(moved[few])
                 there.add_(parameters[here] - self.start[here], alpha=share)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from barnraise.compression.base import Array, Codec, Encoded, Reader
 from barnraise.compression.catalog import CATALOG
-from barnraise.compression.feedback import WHOLE, ErrorFeedback
+from barnraise.compression.feedback import ErrorFeedback
+from barnraise.core import ranges
 from barnraise.core.threads import Crew
-from barnraise.core.types import Blob
+from barnraise.core.types import Blob, Ranges
 from barnraise.worker.stages import Clip, Difference, Draft, Encode, Feedback, WorkerStage
 
-Opened: TypeAlias = tuple[slice, Reader]
+Opened: TypeAlias = tuple[Ranges, Reader]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SentUpdate:
     blob: Blob
     encoded: Encoded
     codec: Codec
-    covered: slice  # range of the parameters that it updates
+    covered: Ranges | None  # the parameters that it updates; None: all
 
     @property
     def data(self) -> memoryview:
@@ -40,15 +41,15 @@ class SentUpdate:
         return found
 
     def opened(self, size: int) -> Opened:
-        """Return the range of `size` parameters that it updates, and the reader of that update."""
-        start, stop, _ = self.covered.indices(size)
-        return slice(start, stop), self.codec.open(self.encoded, stop - start)
+        """Return the ranges of `size` parameters that it updates, and the reader of that update."""
+        covered = self.covered or (0, size)
+        return covered, self.codec.open(self.encoded, ranges.size(covered))
 
 
 class UpdatePath:
     """One worker's path from parameters to payloads, stage by stage; holds the error-feedback residual.
 
-    With `fragments` a contribution is of a range of the parameters, and the residual holds the others' progress. `keep`
+    With `fragments` a contribution is of ranges of the parameters, and the residual holds the others' progress. `keep`
     is the share of the residual that the worker trains on with, so that its own progress does not wait for the wire.
     `last` is a denser codec for the contribution after which it leaves: the part that one leaves out is lost. The
     `crew` shares elementwise work; the residual is the only vector that is allocated.
@@ -77,7 +78,7 @@ class UpdatePath:
             *([Clip(update_clip, crew)] if update_clip is not None else []),
         ]
 
-    def add_kept(self, start: Tensor, span: slice = WHOLE) -> None:
+    def add_kept(self, start: Tensor, span: slice = slice(None)) -> None:
         """Subtract the kept share of this worker's residual from `start`.
 
         `start` is the elements `span` of float32 [d].
@@ -91,11 +92,11 @@ class UpdatePath:
         end: Tensor,
         *,
         version: int = 0,
-        covered: slice = WHOLE,
+        covered: Ranges | None = None,
         scale: float = 1.0,
         leaving: bool = False,
     ) -> SentUpdate:
-        """Encode the range `covered` of the pseudo-gradient (start - end) * scale (float32 [d]).
+        """Encode the ranges `covered` (None: all) of the pseudo-gradient (start - end) * scale (float32 [d]).
 
         It is an update of `version`. `start` is overwritten. The rest outside `covered` goes to the residual; `leaving`
         flushes that inside.
@@ -122,5 +123,5 @@ class UpdatePath:
                 stage.refused(payload.encoded, payload.codec, payload.covered)
 
 
-def _named(encoded: Encoded, codec: Codec, covered: slice = WHOLE) -> SentUpdate:
+def _named(encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> SentUpdate:
     return SentUpdate(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, covered)

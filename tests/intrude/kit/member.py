@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 
 from barnraise import compression
+from barnraise.core import ranges
 from barnraise.core.errors import AddressError
 from barnraise.core.types import KINDS, AnyTask, Blob, Contribution, LinkReport, NodeProfile, Train
 from barnraise.transport import Invite, Keys, proof
@@ -130,7 +131,7 @@ class Member:
         assert self.welcome is not None
         uplink = self.welcome.settings.uplink
         codec = compression.create(uplink.codec, **uplink.options)
-        data = codec.encode(torch.zeros(task.parameters.stop - task.parameters.start)).to_bytes()
+        data = codec.encode(torch.zeros(ranges.size(task.parameters))).to_bytes()
         return self.offer(task, data), data
 
     def offer(self, task: Train, data: bytes) -> Contribution:

@@ -56,7 +56,7 @@ def taken(run: RunDirectory) -> int:
 
 
 def lie(run: RunDirectory, change: Callable[[cache.Cached], cache.Cached], tokens: int = 123_456) -> None:
-    """Have the file say that so many tokens were trained, with another thing changed that tells it from a sound one."""
+    """Write `tokens` trained tokens into the file, with another change that tells it from a sound one."""
     with LedgerView(run.ledger) as view:
         found = cache.load(run, view)
         assert found is not None
@@ -157,7 +157,7 @@ def test_an_old_ledger_has_a_cache_too(run: RunDirectory) -> None:
 
 
 def test_a_folder_that_cannot_be_written_to_is_read(run: RunDirectory) -> None:
-    (run.path / ".account.cache.unfinished").mkdir()  # whoever may do anything cannot write that either
+    (run.path / ".account.cache.unfinished").mkdir()  # root cannot write that either
     with AccountReader(run) as reader:
         reader.advance()
         reader.keep()

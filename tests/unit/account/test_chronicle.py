@@ -1,4 +1,4 @@
-"""What happened in a run, in sentences."""
+"""The events of a run, in sentences."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_report_tells_the_run(text: str) -> None:
 
 @pytest.mark.parametrize(("owners", "alone"), [(1, True), (2, False), (0, False)])
 def test_report_says_how_many_owners_measured_a_loss(owners: int, alone: bool, tmp_path: Path) -> None:
-    """The controller measured the one before."""
+    """The last version was measured by `owners` owners, and the one before by the controller."""
     decisions = a_run()
     decisions[12] = Noted(7.6, notes.Evaluated(version=1, loss=3.25, tokens=100, owners=owners))
     text = report.write_report(make_account(tmp_path, decisions), None).read_text()
@@ -129,7 +129,7 @@ def test_report_is_replaced(tmp_path: Path) -> None:
 
 
 def colours(path: Path) -> set[int]:
-    """The colours of a picture as 0xRRGGBB."""
+    """Return the colours of a picture as 0xRRGGBB."""
     red, green, blue = np.moveaxis(np.round(image.imread(path)[..., :3] * 255).astype(int), -1, 0)
     return set(np.unique((red << 16) + (green << 8) + blue).tolist())
 

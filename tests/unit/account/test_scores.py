@@ -1,4 +1,4 @@
-"""What a summary says a model has learned: no more than the number of formulas allows."""
+"""The summary of a model's scores claims no more than the number of formulas allows."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_mean_is_weighted() -> None:
 def test_common_part_a_thousand_times_the_differences(name: Any, options: dict[str, Any]) -> None:
     x = updates(size=20_000)
     common = 1000 * updates(1, 20_000, seed=1)
-    x = (x + common) - common  # what float32 can hold of the differences
+    x = (x + common) - common  # the part of the differences that float32 can hold
     shifted = aggregation.create(name, **options)(x + common)
     expected = aggregation.create(name, **options)(x.double()) + common[0].double()
     close = (shifted - expected).abs() <= 3e-4 + 3e-7 * expected.abs()
@@ -375,7 +375,7 @@ def noise(honest: Tensor) -> Tensor:
 
 @cache
 def logistic_loss(rule: Rule, attack: Callable[[Tensor], Tensor] | None) -> float:
-    """Loss after 100 steps of 11 workers, two of which lie, on a separable problem with noise of each worker's own."""
+    """Return the loss after 100 steps of 11 workers, two of which lie, on a separable problem with noise by worker."""
     generator = torch.Generator().manual_seed(0)
     truth = torch.randn(20, generator=generator)
     inputs = torch.randn(11, 64, 20, generator=generator)
@@ -413,4 +413,4 @@ def test_many_updates_take_no_more_memory_than_a_few_and_the_result(name: Any, o
     rule(x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 40e6  # of 105
+    assert peak < 40e6  # the updates have 105 MB

@@ -114,7 +114,7 @@ def test_ties_are_settled(names: Sequence[str]) -> None:
 
 
 class ByNodes(Mean):
-    """A rule of somebody else's: weights by how many nodes there are, and by how old their updates are."""
+    """A rule of another package: it weighs by the number of nodes, and by the age of their updates."""
 
     def mix_knowing(self, gram: Any, shares: Any, context: Context) -> Any:
         assert len(context.ages) == len(context.nodes)

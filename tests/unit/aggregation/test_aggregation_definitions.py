@@ -43,7 +43,7 @@ def monna(x: Array, f: int) -> Array:
 def geometric_median(x: Array) -> Array:
     if not np.median(np.linalg.norm(x[:, None] - x[None], axis=2), axis=1).min():
         values, counts = np.unique(x, axis=0, return_counts=True)
-        return np.asarray(values[counts.argmax()])  # what more than half send
+        return np.asarray(values[counts.argmax()])  # the value that more than half send
     return weiszfeld(x, 100)
 
 
@@ -156,7 +156,7 @@ def test_distances_are_right_whatever_the_updates(spoil: Any, size: int) -> None
 
 @pytest.mark.parametrize("spoil", [None, far], ids=["alike", "far"])
 def test_inner_products_of_float32_are_mostly_taken_in_it(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
-    """In float64 they take three times as long."""
+    """Inner products are computed in float32, since float64 takes three times as long."""
     random = np.random.default_rng(0)
     x = random.normal(size=(9, 1 << 18))
     if spoil is not None:
@@ -170,7 +170,7 @@ def test_inner_products_of_float32_are_mostly_taken_in_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch, "bmm", seen)
     aggregation.create("krum", f=2)(torch.from_numpy(x.astype(np.float32)))
     assert taken
-    assert taken.count(torch.float64) <= 1  # of the columns behind the last whole block
+    assert taken.count(torch.float64) <= 1  # the columns behind the last whole block
 
 
 @pytest.mark.parametrize("name", [["nnm", "median"], ["bucketing", "nnm", "trimmed_mean"], "bulyan"], ids=str)

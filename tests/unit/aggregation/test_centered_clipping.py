@@ -26,7 +26,7 @@ NAME = "centered_clipping"
 
 
 def reference(x: Any, v: Any, tau: float | None, iterations: int) -> Any:
-    """Algorithm 2, in float64."""
+    """Compute algorithm 2, in float64."""
     for _ in range(iterations):
         distances = np.linalg.norm(x - v, axis=1)
         limit = np.median(distances) if tau is None else tau
@@ -121,7 +121,7 @@ def test_bad_rows_do_not_reach_the_result(bad: float, where: str) -> None:
 def test_a_common_part_a_thousand_times_the_differences_costs_no_digits() -> None:
     common, x = 1000 * updates(1, 20_000, seed=1), updates(9, 20_000)
     rule = aggregation.create(NAME, tau=20.0)
-    x = (x + common) - common  # what float32 can hold of the differences
+    x = (x + common) - common  # the part of the differences that float32 can hold
     near, shifted = history(rule, 9, 20_000), history(rule, 9, 20_000)
     shifted.kept["previous"][:] = common[0].numpy()
     expected = rule(x.double(), context=near)

@@ -31,7 +31,7 @@ SIZE = 20_000
 class Momentum(Rule):
     """The mean of the nodes' momenta, m <- (m + x) / 2. Counts their updates, and how far these were behind in all."""
 
-    name = "median"  # whose declaration fits: unweighted, of any number
+    name = "median"  # its declaration fits: unweighted, for any number of updates
     keeps = ("momentum of {node}",)
 
     def mix_knowing(self, gram: Any, shares: Any, context: Context) -> Any:

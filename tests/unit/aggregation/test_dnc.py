@@ -21,7 +21,7 @@ NAME = "dnc"
 
 
 def reference(x: Array, f: int) -> Array:
-    """Algorithm 2 over all coordinates, one update a time."""
+    """Compute algorithm 2 over all coordinates, one update at a time."""
     for _ in range(f):
         centred = x - x.mean(0)
         u = np.linalg.svd(centred, full_matrices=False)[2][0]
@@ -34,7 +34,7 @@ def reference(x: Array, f: int) -> Array:
 @pytest.mark.parametrize("size", [1, 50, 10_000])
 def test_matches_the_reference(f: int, n: int, size: int) -> None:
     x = updates(n, size, seed=n)
-    x[: max(f, 1)] += torch.linspace(2, 4, max(f, 1))[:, None]  # what stands out, so that the direction is clear
+    x[: max(f, 1)] += torch.linspace(2, 4, max(f, 1))[:, None]  # outliers, so that the direction is clear
     expected = torch.from_numpy(reference(x.double().numpy(), f))
     rule = aggregation.create(NAME, f=f)
     torch.testing.assert_close(rule(x.double()), expected, rtol=1e-9, atol=1e-9)
@@ -63,7 +63,7 @@ def test_inside_the_hull_of_each_coordinate(x: Tensor, f: int, lie: float) -> No
 
 @given(rows, st.permutations(range(9)), st.sampled_from([0.25, 2.0, 1024.0]), st.floats(-1e3, 1e3))
 def test_neither_order_nor_unit_nor_origin_matters(x: Tensor, order: list[int], unit: float, shift: float) -> None:
-    x[:2] += 3  # what stands out, so that the direction is clear
+    x[:2] += 3  # outliers, so that the direction is clear
     rule = aggregation.create(NAME, f=2)
     torch.testing.assert_close(rule(x[order]), rule(x), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(rule(x * unit), rule(x) * unit, rtol=1e-9, atol=1e-12)

@@ -22,7 +22,7 @@ NAME = "geometric_median"
 
 
 def reference(x: Array, iterations: int) -> Array:
-    """Algorithm 2 over the vectors themselves, in float64."""
+    """Compute algorithm 2 over the vectors themselves, in float64."""
     distances = np.linalg.norm(x[:, None] - x[None], axis=2)
     middle = np.median(distances, axis=1)
     beta = 1 / middle

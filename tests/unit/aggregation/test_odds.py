@@ -19,7 +19,7 @@ from barnraise.plan.choices import Aggregation, aggregation_of
 
 
 def test_known_figures() -> None:
-    """A hundred nodes: with a fifth of liars, and with a tenth."""
+    """The figures are those of a hundred nodes, of which a fifth or a tenth lies."""
     assert odds.exceeding(100, 20, 32, 6) == pytest.approx(0.47, abs=0.005)
     assert odds.least_f(100, 20, 64, 1e-6) == 20
     assert odds.least_f(100, 10, 32, 1e-6) == 10

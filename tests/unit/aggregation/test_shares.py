@@ -40,7 +40,7 @@ def updates(n: int, size: int = 300) -> Tensor:
 
 
 def most(name: Any, share: Fraction, n: int) -> int:
-    """The definition, in exact arithmetic."""
+    """Compute the definition, in exact arithmetic."""
     return max(f for f in range(n) if f <= share * n and NEEDED[name](f) <= n)
 
 
@@ -80,7 +80,7 @@ def test_never_more_than_the_rule_withstands(name: Any, share: float, n: int, wh
 
 @EVERY
 def test_liars_up_to_the_share_do_not_get_through(name: Any) -> None:
-    """Three of fifteen, which send what they like."""
+    """Three of fifteen nodes send arbitrary updates."""
     honest = 0.1 * updates(12) + 1.0
     for lie in (1e8, -1e30, float("nan"), float("inf")):
         x = torch.cat([honest, torch.full((3, honest.shape[1]), lie)])

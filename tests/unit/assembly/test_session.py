@@ -1,4 +1,4 @@
-"""What a run says when nobody works on it any more."""
+"""The warnings of a run that no node works on any more."""
 
 from __future__ import annotations
 

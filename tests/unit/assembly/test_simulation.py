@@ -1,4 +1,4 @@
-"""What a simulation tells its user: how far it is, how long it will take, and with real tensors what was learned."""
+"""The output of a simulation: its progress, its remaining time, and with real tensors the losses."""
 
 from __future__ import annotations
 

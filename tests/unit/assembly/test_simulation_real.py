@@ -17,7 +17,7 @@ from barnraise.plan import Purpose, resolve
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    """A few tasks of a small model with dropout."""
+    """Simulate a few tasks of a small model with dropout."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
     return again()
@@ -66,7 +66,7 @@ def test_a_simulation_leaves_the_process_as_it_was(run: Report) -> None:
 
 
 def test_deltas_that_are_equal_are_there_for_each_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fragment in which nobody moved an element by much is a delta of zeros, one blob for many versions."""
+    """A fragment in which no node moved an element by much is a delta of zeros, one blob for many versions."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text("once upon a time there was a barn that nobody could raise alone\n" * 400)
     run_file = load(

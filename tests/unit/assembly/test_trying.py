@@ -17,7 +17,7 @@ from barnraise.data.shards import Dataset
 
 
 def tiny(vocab_size: int, context: int):
-    """An untrained GPT-2 of a few thousand parameters."""
+    """Return an untrained GPT-2 of a few thousand parameters."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)

@@ -25,7 +25,7 @@ training: {tokens: 100_000, batch_size: 4}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a run file and its data."""
+    """Make a working directory with a run file and its data."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
     (tmp_path / "run.yaml").write_text(RUN)
@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> int:
-    """The exit code of the command line in this process."""
+    """Return the exit code of the command line in this process."""
     try:
         return main.main(list(arguments))
     except SystemExit as exit:
@@ -289,7 +289,7 @@ def test_usage_errors(arguments: list[str], message: str, capsys: pytest.Capture
 
 
 def command(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
-    """A command `tried` with this body."""
+    """Make a command `tried` with this body."""
     (folder / "tried_command.py").write_text(f"def tried() -> None:\n    {body}\n")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "tried_command", raising=False)

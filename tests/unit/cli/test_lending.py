@@ -1,4 +1,4 @@
-"""What `barnraise join` shows the person whose machine works."""
+"""The output of `barnraise join` for the owner of the machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reading(bench: Bench) -> Progress:
 
 
 def working() -> Bench:
-    """A worker whose first task runs."""
+    """Return a worker whose first task runs."""
     bench = Bench()
     assert reading(bench).doing == "waiting for the controller's welcome"
     bench.welcome()

@@ -178,7 +178,7 @@ def test_a_version_past_the_guarantee_is_told_as_such(
 
 
 def test_how_likely_more_lie_than_the_rule_is_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of twelve that lived, three lie: all three are among the ten in C(9,7) of C(12,10) draws."""
+    """Three of twelve live nodes lie: all three are among the ten in C(9,7) of C(12,10) draws."""
     rule = {"aggregation_rule": "krum", "aggregation_f": 2, "believed_liars": 0.25}
     line, _ = figures(merged(rule), tmp_path, capsys)
     chance = math.comb(9, 7) / math.comb(12, 10)

@@ -82,7 +82,7 @@ def test_a_key_that_did_not_exist_then_had_its_default() -> None:
 
 
 def old_form(content: dict[str, Any]) -> dict[str, Any]:
-    """What an older barnraise kept of a run file: under the keys' old names."""
+    """Return the run file as an older barnraise kept it: under the keys' old names."""
     older = copy.deepcopy(content)
     for old, key in MOVED.items():
         (section, name), (former, spelling) = key.split("."), old.split(".")

@@ -386,7 +386,7 @@ VALUES = st.recursive(
 
 @given(st.data())
 def test_any_values_are_read_or_refused(data: st.DataObject) -> None:
-    """Whatever stands behind the known keys, the answer is a run file or problems with a place."""
+    """Any values behind the known keys give a run file, or problems with a place."""
     content: dict[str, Any] = dict(MINIMAL)
     for section in data.draw(st.sets(st.sampled_from(list(RunFile.model_fields)), max_size=3)):
         known = sorted(json_schema()["$defs"].get(section.capitalize(), {}).get("properties", {"name": None}))

@@ -178,7 +178,7 @@ def test_comments_that_cannot_be_placed_are_dropped() -> None:
 
 
 def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values of a key, by its schema."""
+    """Return values of a key, by its schema."""
     if "anyOf" in schema:
         return st.one_of([values(option) for option in schema["anyOf"]])
     if "x-names" in schema:
@@ -200,7 +200,7 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def pairs() -> st.SearchStrategy[list[tuple[str, str, Any]]]:
-    """(section, name, value) of a few keys under their old or their present names, each key once."""
+    """Draw (section, name, value) of a few keys under their old or their present names, each key once."""
     keys = st.lists(st.tuples(st.sampled_from(sorted(MOVED.items())), st.booleans()), unique_by=lambda pair: pair[0])
     fixed = st.lists(st.sampled_from(["training.batch_size", "controller.lease", "training.pace"]), unique=True)
 
@@ -224,7 +224,7 @@ def flow(value: Any) -> str:
 
 @st.composite
 def run_files(draw: st.DrawFn) -> str:
-    """The text of a run file, with sections in either form and comments in between."""
+    """Draw the text of a run file, with sections in either form and comments in between."""
     lines = draw(st.permutations(BASE.splitlines()))
     sections: dict[str, list[tuple[str, Any]]] = {}
     for section, name, value in draw(pairs()):

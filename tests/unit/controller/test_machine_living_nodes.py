@@ -1,4 +1,4 @@
-"""What follows those who take part: K, local steps, and how many attackers the rule withstands."""
+"""The number of live nodes decides K, local steps, and how many attackers the rule withstands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_k_follows_the_living_at_once_and_never_below_the_rules_minimum() -> Non
 
 
 def test_local_steps_are_for_the_slowest_that_is_there() -> None:
-    """All finish with the slowest: once that is gone nobody waits for it."""
+    """All nodes finish with the slowest: once that is gone no node waits for it."""
     engine = Engine(engine_settings(tokens=10**6, pace="matched", buffer_size=1))
     for node in "ab":
         engine.hello(node)

@@ -1,4 +1,4 @@
-"""What several nodes of one invite do to honest nodes by tiny updates, or by claims, in the pure controller."""
+"""The effect of several nodes of one invite on honest nodes, by tiny updates or by claims, in the pure controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fleet() -> Engine:
 
 
 def hand_in(engine: Engine, node: str, norm: float) -> None:
-    """The node's next update, of this L2 norm."""
+    """Submit the node's next update, of this L2 norm."""
     if not engine.state.nodes[node].live:
         return
     engine.now += 0.1

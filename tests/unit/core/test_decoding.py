@@ -1,5 +1,7 @@
-"""Bytes that are not of their format, wherever a run directory's files are decoded: an error that says so, or a file
-that counts as not there; never the decoder's own error."""
+"""Malformed files of a run directory raise the package's own error, or count as missing.
+
+The decoder's error never reaches the caller.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def test_the_state_of_a_checkpoint() -> None:
     for place in range(len(content)):
         hurt = bytearray(content)
         hurt[place] ^= 0x80
-        saved.decode(bytes(hurt))  # whatever it says, nothing is raised
+        saved.decode(bytes(hurt))  # the decoded values do not matter, but it must not raise
 
 
 @pytest.mark.parametrize("content", [b"\x91\x92\xa1\xff\x01", b"\x91" * 100_000 + b"\x90", b"\x91\x01", b"\x91"])

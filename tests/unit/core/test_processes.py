@@ -1,4 +1,4 @@
-"""What a process asks of the kernel about itself."""
+"""The questions of a process to the kernel about itself."""
 
 from __future__ import annotations
 

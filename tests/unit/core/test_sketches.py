@@ -28,7 +28,7 @@ def drawn(seed: int, size: int = 20_000) -> Array:
 
 @pytest.mark.parametrize("share", [-1.0, -0.3, 0.0, 0.5, 0.95, 1.0])
 def test_cosine_and_distance_are_those_of_the_vectors(share: float) -> None:
-    """Within three standard deviations of the estimate in the mean over 20 seeds."""
+    """The mean over 20 seeds is within three standard deviations of the estimate."""
     a = drawn(1)
     b = share * a + math.sqrt(1 - share**2) * drawn(2)
     cosine = float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b))
@@ -60,7 +60,7 @@ def test_each_element_goes_into_one_sum_with_a_sign_whatever_the_spans(monkeypat
 
 
 def test_a_sketch_is_the_same_everywhere_and_another_with_another_seed() -> None:
-    """Both sides of a comparison draw the same bits, now and on other machines."""
+    """The bits that a seed gives are fixed, on this machine and on others."""
     ones = np.ones(5000, np.float32)
     assert hashlib.sha256(of(ones, 5)).hexdigest()[:16] == "826ce8fed6a533ab"
     assert of(ones, 5) != of(ones, 6)

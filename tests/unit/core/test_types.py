@@ -1,4 +1,4 @@
-"""What is claimed stays within numbers that can be computed with."""
+"""The claims of a node stay within numbers that arithmetic can handle."""
 
 from __future__ import annotations
 

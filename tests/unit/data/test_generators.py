@@ -13,7 +13,7 @@ from barnraise.data.dimacs import Formula
 
 
 def satisfiable(formula: Formula) -> bool:
-    """By an independent solver."""
+    """Decide satisfiability with an independent solver."""
     with Solver("minisat22", bootstrap_with=[list(clause) for clause in formula.clauses]) as solver:
         return bool(solver.solve())
 

@@ -35,7 +35,7 @@ def corpus(folder: Path, documents: int = 20) -> list[str]:
 
 
 def bpe(folder: Path, eos: str | None = "<|endoftext|>") -> Path:
-    """A byte-level BPE tokenizer with some merges, trained here, that also truncates."""
+    """Train and return a byte-level BPE tokenizer with some merges that also truncates."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

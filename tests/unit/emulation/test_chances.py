@@ -43,7 +43,7 @@ def test_how_often_one_machine_leaves_changes_nothing_for_another() -> None:
 
 
 def moves(scheduler: str) -> tuple[list[Move], str]:
-    """When nodes come and go in a run of four virtual hours, and the hash of its ledger."""
+    """Return when nodes come and go in a run of four virtual hours, and the hash of its ledger."""
     content: dict[str, Any] = {
         "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
         "data": {"kind": "sat", "examples": 20_000, "held_out": 20},

@@ -1,4 +1,4 @@
-"""What simulated work takes: nothing that a real machine does is free, and the controller's own line is not endless."""
+"""The costs of simulated work: all work of a real machine takes time, and the controller's link is limited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODEL = {"architecture": "gpt2", "config": {"hidden_size": 384, "num_layers": 6,
 
 
 def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | None = None, **training: Any) -> Report:
-    """Sixteen tasks of eight nodes, whose links take no time to speak of."""
+    """Simulate sixteen tasks of eight nodes, whose links take almost no time."""
     settings = {"tokens": 16 * 2560, "batch_size": 4, "local_steps": 10, "auto_tune": False}
     content = {
         "model": MODEL,
@@ -37,7 +37,9 @@ def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | 
 
 
 def costs(codec: str = "int4", *, robust: bool = False) -> ControllerCosts:
-    return ControllerCosts(SIZE, codec, codec, robust=robust, evaluation_tokens=1000, row_tokens=100, threads=1)
+    return ControllerCosts(
+        SIZE, codec, codec, robust=robust, model_size=SIZE, evaluation_tokens=1000, row_tokens=100, threads=1
+    )
 
 
 def payload(codec: str) -> Blob:
@@ -80,7 +82,7 @@ def test_evaluation_takes_time() -> None:
 
 
 def test_the_controllers_own_line_has_a_limit() -> None:
-    """Eight nodes fetch 43 MB each: 27 s over 100 Mbit/s."""
+    """Eight nodes fetch 43 MB each, which takes 27 s over 100 Mbit/s."""
     wide, usual, narrow = (
         play(network={"controller_link": link} if link else {}) for link in ("100gbit", None, "100mbit")
     )

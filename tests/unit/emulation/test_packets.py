@@ -20,7 +20,7 @@ def checksum(data: bytes) -> int:
 
 
 def pseudo(packet: bytes) -> bytes:
-    """What TCP's checksum is over."""
+    """Return the bytes that TCP's checksum covers."""
     segment = packet[20:]
     return packet[12:20] + struct.pack("!BBH", 0, 6, len(segment)) + segment
 

@@ -71,4 +71,4 @@ def test_a_simulation_whose_training_diverges_says_so(tmp_path: Path) -> None:
         with pytest.raises(RunFailedError, match=r"^training diverged: .*lower the learning rate"):
             simulate(plan, Trial(3, real=True))
     finally:
-        torch.set_flush_denormal(False)  # what a simulation sets for its process
+        torch.set_flush_denormal(False)  # a simulation sets it for its process

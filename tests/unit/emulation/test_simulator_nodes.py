@@ -1,4 +1,4 @@
-"""Nodes of a simulation that are other than the rest: one that lies, one that takes long to hand in."""
+"""Nodes of a simulation that are other than the rest: one that lies, one that uploads slowly."""
 
 from __future__ import annotations
 

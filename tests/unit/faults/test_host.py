@@ -1,4 +1,4 @@
-"""What befalls the controller's own process: its disk and its clock; its death takes a supervisor (tests/e2e)."""
+"""Faults of the controller's own process: its disk and its clock; its death takes a supervisor (tests/e2e)."""
 
 from __future__ import annotations
 

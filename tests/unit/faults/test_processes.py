@@ -47,7 +47,7 @@ def workers_of(
     faults: Sequence[Planned] = (),
     link_of: Callable[[int, WorkerSection], Link | None] = lambda index, worker: None,
 ) -> LocalWorkers:
-    """One worker, and those that join; a controller that knows nobody and listens nowhere."""
+    """One worker, and those that join; a controller that knows no node and listens at no address."""
     local = LocalWorkers(run, [A], faults, link_of, lambda text: None)
     failed: list[BaseException] = []
 
@@ -116,7 +116,7 @@ def test_a_run_does_not_wait_for_who_is_to_join_by_the_tokens(run: RunDirectory)
 
 
 class Died(BaseException):
-    """The controller's process is no more."""
+    """The process of the controller has ended."""
 
 
 def test_what_a_planned_death_came_before_is_played_by_the_next_life(

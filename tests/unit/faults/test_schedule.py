@@ -38,7 +38,7 @@ TARGETS: dict[str, list[type[FaultTarget]]] = {
     LAB: [WorkerProcesses, FaultyHost, LabLinks],
     SIMULATE: [SimulatedRun],
 }
-"""What faults are injected into, by the command that does so."""
+"""Return the targets of faults, by the command that plays them."""
 
 
 def at(fault: Fault, **when: float) -> Planned:

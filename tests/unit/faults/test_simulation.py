@@ -34,7 +34,7 @@ FAR: dict[str, Any] = {"at_seconds": 9e5, "kill": "dan"}
 def play(
     *faults: dict[str, Any], see: Callable[[Simulator], None] = lambda simulator: None, **trial: Any
 ) -> tuple[Report, FaultySimulator]:
-    """The run of four nodes of one speed, and what simulated it."""
+    """Return the run of four nodes of one speed, and its simulator."""
     content = {
         "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
         "data": {"kind": "sat", "examples": 20_000, "held_out": 20},
@@ -154,7 +154,7 @@ def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
 )
 @pytest.mark.parametrize("name", ["bob", "eve"])
 def test_what_befalls_a_node_that_is_not_there_yet_does_so_as_it_starts(fault: dict[str, Any], name: str) -> None:
-    """`bob` starts within the first second, `eve` later."""
+    """The injector starts `bob` within the first second, and `eve` later."""
     join: dict[str, Any] = {"at": 0.3, "join": {"name": "eve"}}
     _, usual = play(join)
     _, simulator = play(join, fault | {"at_seconds": 0.0, "node": name})

@@ -1,4 +1,4 @@
-"""The hash chain over a ledger's rows: what it is of, and that it goes on wherever the ledger does."""
+"""The hash chain over a ledger's rows: its content, and its continuation with the ledger."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RUN = a_run()
 
 
 def commit_all(ledger: Ledger, step: int = 3) -> None:
-    """Several commits."""
+    """Write several commits to a ledger."""
     for start in range(0, len(RUN), step):
         piece = RUN[start : start + step]
         ledger.commit(piece, payloads_of(piece))
 
 
 def recomputed(path: Path) -> list[str]:
-    """The head after each row, by a reader of the file alone."""
+    """Return the head after each row, as a reader of the file alone computes it."""
     with closing(sqlite3.connect(path)) as connection:
         found: list[str] = []
         for _, form, columns in chain.rows_after(connection, 0):
@@ -61,7 +61,7 @@ def test_each_commit_has_a_head_of_all_rows_so_far(path: Path) -> None:
 
 
 def test_a_head_is_what_the_docs_say(tmp_path: Path) -> None:
-    """Written out, so that whoever has the file and no barnraise can check it."""
+    """The test computes the chain by hand, as a reader of the file without barnraise does."""
     path = tmp_path / "ledger.sqlite"
     with Ledger(path, run="run") as ledger:
         ledger.commit([Noted(-0.0, notes.Paused("why")), judged(3, verdict="refused", loss=float("nan"), weight=2)])
@@ -127,7 +127,7 @@ def test_a_commit_that_fails_leaves_it(path: Path) -> None:
 
 
 def forget_chain(path: Path, after: int = 0) -> None:
-    """As an older barnraise leaves a ledger: without a chain, or with further rows."""
+    """Change a ledger as an older barnraise leaves it: without a chain, or with further rows."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM chain WHERE id > ?", (after,))
         connection.commit()

@@ -33,7 +33,7 @@ def save(checkpoints: Checkpoints, version: int, ledger_id: int = 7) -> StoredCh
 
 @contextmanager
 def file_limit(num_bytes: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes."""
+    """Let no file of this process grow beyond `num_bytes`."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
     try:

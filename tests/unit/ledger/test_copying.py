@@ -128,7 +128,7 @@ def test_what_came_is_checked_as_it_comes_so_that_little_is_left(
 
 
 def test_a_standby_says_what_to_do_about_a_changed_copy(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
-    """Before it asks anybody: nobody listens there."""
+    """The standby refuses the folder before it dials the controller, of which there is none here."""
     how = {"now": time.time(), "lifetime": 60.0, "role": STANDBY}
     invite = Invite.create("127.0.0.1", 9, "run", Keys.generate().public, **how)  # type: ignore[arg-type]
     folder = tmp_path / "run"

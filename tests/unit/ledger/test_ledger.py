@@ -174,7 +174,7 @@ def test_commits_come_from_another_thread_while_a_reader_replays(path: Path) -> 
         writer = threading.Thread(target=ledger.commit, args=([Noted(1.0, notes.Advice("x"))] * 100,))
         writer.start()
         writer.join()
-        assert len([first, *reader]) == 100  # of the moment at which it began
+        assert len([first, *reader]) == 100  # the reader sees the moment at which it began
         assert len(list(ledger.replay())) == 200
 
 
@@ -188,7 +188,7 @@ def test_a_missing_row_is_found(path: Path) -> None:
 
 
 def test_a_page_that_only_old_rows_are_on_is_looked_at_before_anything_is_changed(tmp_path: Path) -> None:
-    """A controller that goes on reads the newest rows alone, and so would not meet it."""
+    """A controller that continues reads the newest rows alone, and so would not meet it."""
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         for number in range(400):

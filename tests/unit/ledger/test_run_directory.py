@@ -240,7 +240,7 @@ def test_asking_who_holds_a_run_does_not_let_go_of_it(run: RunDirectory) -> None
 
 
 def start_looker(run: RunDirectory) -> str:
-    """Who holds the run, asked in another process."""
+    """Return the holder of the run, as another process sees it."""
     script = "import sys; from pathlib import Path; from barnraise.ledger import RunDirectory as R\n"
     script += "print(R.open(Path(sys.argv[1])).holder())"
     found = subprocess.run([sys.executable, "-c", script, run.path], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""A ledger from before a column was thought of is read, and gone on with."""
+"""A ledger that lacks a newer column is read, and continued."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def old(tmp_path: Path) -> Path:
 
 
 def test_what_an_older_barnraise_cannot_read_has_a_version_of_its_own() -> None:
-    """Where this fails, raise `schema.VERSION`: a barnraise that reads the version before would take what this one
-    writes for damage. If this one still reads what that wrote, add it to `schema.READABLE`."""
+    """Where this fails, raise `schema.VERSION`: a barnraise of the version before takes newer rows for damage.
+
+    If this barnraise still reads the rows of the version before, add that version to `schema.READABLE`.
+    """
     headers = [pack_header(7, Place(1, 28, 5, 0x01020304), first).hex() for first in (True, False)]
     required = {table: [c.name for c in schema.columns_of(table) if c.default is None] for table in TABLES}
     form = hashlib.sha256(repr((headers, required)).encode()).hexdigest()[:16]

@@ -134,8 +134,10 @@ def test_a_file_that_nothing_acknowledged_mentions_is_dropped(tmp_path: Path) ->
 
 @pytest.mark.parametrize("last_assignment", [9, 50])
 def test_more_than_a_crash_leaves_behind_is_refused_and_kept(tmp_path: Path, last_assignment: int) -> None:
-    """The ledger ends at contribution 9, as an older copy does; two commits, or an assignment it never made, lie after
-    that."""
+    """The ledger ends at contribution 9, as an older copy does.
+
+    Two commits, or an assignment that it never made, lie after that.
+    """
     position = write(tmp_path, range(1, 10))
     later = Segments(tmp_path, position)
     for k in range(10, 11 + (last_assignment == 50)):

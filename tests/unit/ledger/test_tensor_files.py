@@ -30,7 +30,7 @@ TENSORS = {
 
 
 def write(path: Path, tensors: dict[str, Tensor], chance: random.Random) -> None:
-    """In pieces, in any order."""
+    """Read the file in pieces, in any order."""
     file = TensorFile(os.open(path, os.O_RDWR | os.O_CREAT), path, tensors)
     pieces = [(name, at) for name, tensor in tensors.items() for at in range(0, tensor.nbytes, 999)]
     chance.shuffle(pieces)

@@ -1,4 +1,4 @@
-"""What the report, the summary and `status` ask the ledger: outcomes, losses, traffic, news."""
+"""The answers of the ledger to the report, the summary and `status`: outcomes, losses, traffic, news."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def view(tmp_path: Path) -> LedgerView:
         Noted(9.6, notes.Traffic(up=10, down=20)),
         judged(2, "a", 10.0),
         *closed(2, (2,), 10.0),
-        evaluated(1, 3.0, 10.9),  # of version 1, when version 2 was there already
+        evaluated(1, 3.0, 10.9),  # measured on version 1, when version 2 was there already
         judged(3, "a", 11.0, "refused"),
         released(6, "b", 11.5),
         released(7, "a", 11.6),
@@ -78,7 +78,7 @@ def view(tmp_path: Path) -> LedgerView:
         Noted(12.5, notes.Stopping(reason="SIGINT")),
         Noted(12.5, notes.LeftOver(contributions=1, reason="SIGINT")),
         judged(7, "a", 13.0, "discarded"),
-        released(5, "a", 13.2),  # not lost: nobody needs it any more
+        released(5, "a", 13.2),  # not lost: the run does not need it any more
         evaluated(2, None, 13.5),
         Noted(14.0, notes.Traffic(up=30, down=50)),
         Noted(15.0, notes.Finished(reason="SIGINT")),
@@ -114,7 +114,7 @@ def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
 
 
 def test_who_came_second_has_lost_nothing(tmp_path: Path) -> None:
-    """What was done by two is neither of the slower one's to do any more, nor lost by it."""
+    """Work that two nodes did is neither open for the slower node, nor lost by it."""
     decisions: list[Decision] = [
         *(NodeChanged(1.0, node, "enrolled", key=node) for node in "ab"),
         assigned(1, "a", 2.0),

@@ -17,7 +17,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def ranked(*orders: str) -> np.ndarray:
-    """One row for each order, the most preferred first: "bac" scores columns a, b, c as 2, 3, 1."""
+    """Return one row for each order, the most preferred first: "bac" scores columns a, b, c as 2, 3, 1."""
     columns = sorted(orders[0])
     return np.array([[len(columns) - order.index(column) for column in columns] for order in orders], dtype=float)
 
@@ -36,7 +36,7 @@ def test_everyone_gets_a_first_choice_when_tasks_and_nodes_disagree() -> None:
 
 
 def test_displaced_tasks_go_on_proposing() -> None:
-    # All want a, then b, then c; a prefers task 2, b task 1: whoever arrives first must make way.
+    # All want a, then b, then c; a prefers task 2, b task 1: the first to arrive must make way.
     task_scores = ranked("abc", "abc", "abc")
     node_scores = np.array([[1, 1, 3], [2, 3, 2], [3, 2, 1]], dtype=float)
     assert matching.deferred_acceptance(task_scores, node_scores, [1, 1, 1]).tolist() == [2, 1, 0]
@@ -155,7 +155,7 @@ def test_blocking_pairs_index_and_density_by_hand() -> None:
     assert matching.blocking_density(*args, swapped) == pytest.approx(2 / 9)
     assert matching.blocking_pairs(*args, [0, 2, 1]) == []
     assert matching.stability_index(*args, [0, 2, 1]) == 1.0
-    # a lone wolf: nobody matched, so every acceptable pair blocks
+    # a lone wolf: no node is matched, so every acceptable pair blocks
     assert matching.stability_index(*args, [-1, -1, -1]) == 0.0
     assert matching.blocking_density(*args, [-1, -1, -1]) == 1.0
     # only node 0 and task 0 are tainted here: one matched pair of two is sound

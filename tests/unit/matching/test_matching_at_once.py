@@ -1,4 +1,4 @@
-"""What is looked at together comes out as one by one, bit for bit: prices of nodes, and the cheapest node of tasks."""
+"""Prices of nodes, and the cheapest node of tasks, are the same together as one by one, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = [frozenset[str](), frozenset({"train"}), frozenset({"train", "evaluate"}
 
 
 def fleet(seed: int, size: int, coarse: bool, alike: bool) -> tuple[list[NodeView], list[TaskView]]:
-    """`coarse`: of few speeds and sizes, so that many costs are equal. `alike`: nobody needs anything special."""
+    """`coarse`: of few speeds and sizes, so that many costs are equal. `alike`: no task needs anything special."""
     random = np.random.default_rng(seed)
 
     def amount() -> float:

@@ -1,4 +1,4 @@
-"""What the market is made of: labels of ranks, size classes, prices, bounds, and what is counted of it."""
+"""The parts of the market: labels of ranks, size classes, prices, bounds and counts."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def test_a_level_outlives_new_labels() -> None:
 
 
 def test_prices_are_those_of_the_optimum() -> None:
-    """At dual prices everybody is best off where the optimum has it, and what is not full costs nothing."""
+    """At dual prices each node is best off where the optimum has it, and a place that is not full costs nothing."""
     random = np.random.default_rng(0)
-    for seats in (40, 30):  # of 40: all taken, or as many as there are; of two each: half is free
+    for seats in (40, 30):  # 40 places: all taken, or as many as tasks; two places each: half is free
         costs = random.lognormal(0, 1, (30, seats))
         room = np.ones(seats)
         prices, paid, entropy = congestion_prices(costs, np.ones(30), room)

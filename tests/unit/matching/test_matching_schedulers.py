@@ -143,12 +143,18 @@ def test_nodes_that_are_not_measured_yet_still_get_work(scheduler: Scheduler) ->
 
 @pytest.mark.parametrize(
     "task",
-    [TaskView(1, memory_bytes=101), TaskView(1, min_trust=0.6), TaskView(1, kind="audit")],
-    ids=["memory", "trust", "kind"],
+    [
+        TaskView(1, memory_bytes=101),
+        TaskView(1, min_trust=0.6),
+        TaskView(1, kind="audit"),
+        TaskView(1, accelerator_bytes=9),
+        TaskView(1, only=frozenset({"fit", "gone"})),
+    ],
+    ids=["memory", "trust", "kind", "accelerator", "only"],
 )
 def test_no_task_goes_where_its_requirements_are_not_met(scheduler: Scheduler, task: TaskView) -> None:
     unfit = NodeView("unfit", 1e6, memory_bytes=100, trust=0.5, kinds={"train", "evaluate"})
-    fit = NodeView("fit", 1.0, memory_bytes=101, trust=0.6)
+    fit = NodeView("fit", 1.0, memory_bytes=101, trust=0.6, accelerator_bytes=9)
     assert scheduler.assign([task], [unfit]) == []
     assert scheduler.assign([task], [unfit, dataclasses.replace(unfit, id="other")]) == []
     assert scheduler.assign([task], [unfit, fit]) == [(1, "fit")]
@@ -182,7 +188,7 @@ def test_views_refuse_what_no_machine_can_be(build: Any, says: str) -> None:
 
 
 def heterogeneous(seed: int, size: int = 150) -> tuple[list[TaskView], list[NodeView]]:
-    """Lognormal speeds, links and sizes, clipped to a spread of 0.01 to 100."""
+    """Draw lognormal speeds, links and sizes, clipped to a spread of 0.01 to 100."""
     random = np.random.default_rng(seed)
     speed, up, down, work, num_bytes = np.clip(random.lognormal(0, 1, (5, size)), 0.01, 100)
     nodes = [NodeView(f"n{i}", speed[i] * 1e3, up[i] * 1e6, down[i] * 1e6, 0.05) for i in range(size)]
@@ -203,7 +209,7 @@ def test_other_spellings_are_taken_for_the_name(alias: str) -> None:
 
 
 def mixed(seed: int, size: int = 40) -> tuple[list[TaskView], list[NodeView]]:
-    """Speeds, links, memory, kinds, shards and priorities that differ; as many slots as tasks."""
+    """Draw speeds, links, memory, kinds, shards and priorities that differ; as many slots as tasks."""
     tasks, nodes = heterogeneous(seed, size)
     random = np.random.default_rng(seed)
     for i, node in enumerate(nodes):
@@ -325,7 +331,7 @@ def test_work_is_never_more_than_a_node_takes() -> None:
 
 
 def test_cost_against_the_optimum() -> None:
-    """Of the lot only a stable matching at congestion prices, and the genetic search, come near the least total."""
+    """The least total is nearly reached by a stable matching at congestion prices and by the genetic search alone."""
     ratios: dict[str, list[float]] = {}
     for seed in range(3):
         tasks, nodes = heterogeneous(seed)

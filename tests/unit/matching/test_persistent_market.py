@@ -1,4 +1,4 @@
-"""What stands between calls: the places of a market, and a plan for all nodes."""
+"""The state between calls: the places of a market, and a plan for all nodes."""
 
 from __future__ import annotations
 

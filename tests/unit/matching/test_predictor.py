@@ -1,4 +1,4 @@
-"""How long tasks will take, learned from how long they took: liars, outliers, lengths, links, and what became of it."""
+"""Predictions of task durations from past durations: liars, outliers, lengths, links, and the outcome."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_results_that_are_held_back_and_come_at_once_make_nobody_faster() -> Non
     for at_once in (2, 3, MOST_AT_ONCE):
         liar, now = Learned(), 0.0
         for _ in range(24 // at_once):
-            for number in range(at_once):  # asked for as the one before is computed, handed in with the others
+            for number in range(at_once):  # requested as the one before is computed, submitted with the others
                 liar.observed("train 1", 100.0, Times(), now + 2.0 * number, now + 2.0 * at_once + 1e-6 * number)
             now += 2.0 * at_once
         assert liar.compute("train 1", 100.0) >= 0.95 * honest.compute("train 1", 100.0)
@@ -136,7 +136,7 @@ def test_sorts_are_kinds_and_sizes_of_steps() -> None:
 
 
 def work(engine: Engine, seconds: dict[str, float], rounds: int) -> None:
-    """Each node works one task after the other, of so many seconds each."""
+    """Let each node do one task after the other, of the given seconds each."""
     due = dict.fromkeys(seconds, engine.now)
     for node in seconds:
         engine.next(node)
@@ -234,7 +234,7 @@ def test_uploads_tell_a_nodes_way_up() -> None:
 
 @pytest.mark.parametrize("sigma", [0.1, 0.2])
 def test_the_error_is_within_the_target_with_noise(sigma: float) -> None:
-    """Lognormal noise and a load that drifts, three lengths of rows."""
+    """Simulate lognormal noise and a load that drifts, with three lengths of rows."""
     chance, errors = random.Random(3), []
     for _ in range(20):
         learned, load, rate = Learned(), 0.0, math.exp(chance.gauss(0.0, 1.0))

@@ -47,7 +47,7 @@ def resolve(name: str, **config: Any) -> dict[str, Any]:
 
 
 def plain(resolved: dict[str, Any], seed: int = 0) -> torch.nn.Module:
-    """The same model by transformers alone."""
+    """Return the same model, built by transformers alone."""
     config = CONFIG_MAPPING[resolved["model_type"]](**{k: v for k, v in resolved.items() if k != "model_type"})
     torch.manual_seed(seed)
     return AutoModelForCausalLM.from_config(config)

@@ -1,4 +1,4 @@
-"""Which aggregation rule is taken where the run file leaves it open, and what becomes of too few nodes for it."""
+"""The automatic aggregation rule, where the run file leaves it open, and its answer to too few nodes."""
 
 from __future__ import annotations
 

@@ -347,5 +347,5 @@ def test_skewed_nodes_have_rows_of_their_own_kinds(folder: Path) -> None:
     assert np.abs(apart[0] - apart[1]).sum() > 0.8
     np.testing.assert_array_equal(usual(0.1, "ann"), apart[0])
     own = Skew(dataset, 0.1, 0).of("ann")
-    np.testing.assert_array_equal(own.rows(0, 3, 5), own.rows(0, 0, 9)[3:5])  # of each row always the same one
+    np.testing.assert_array_equal(own.rows(0, 3, 5), own.rows(0, 0, 9)[3:5])  # each row always has the same one
     assert spread(np.array([[1, 1], [1, 1], [2, 2]])).argmax() in (0, 1, 2)

@@ -1,4 +1,4 @@
-"""What this machine must have for a run: looked at for real, with files, sockets and folders of the test's own."""
+"""The checks of this machine before a run, with real files, sockets and folders of the test's own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODEL = {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a text file."""
+    """Make a working directory with a text file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "story.txt").write_text("once upon a time\n" * 100)
     return tmp_path

@@ -29,7 +29,7 @@ class Bigram(nn.Module):
 
 
 def distance(proximal: float, steps: int = 50) -> float:
-    """How far so many steps of SGD lead from their start."""
+    """Return how far `steps` steps of SGD lead from their start."""
     trainer = LocalTrainer(
         Bigram(), optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None, proximal=proximal
     )
@@ -71,7 +71,7 @@ def test_a_worker_that_follows_the_fleet_moves_on_as_the_fleet_did(optimizer: st
     momentum = state["exp_avg" if optimizer == "adamw" else "momentum_buffer"]
 
     def move() -> Tensor:
-        """What the momentum alone makes of the next step."""
+        """Return the next step that the momentum alone makes."""
         if optimizer == "sgd":
             return -0.1 * momentum
         taken = float(state["step"])
@@ -125,7 +125,7 @@ def test_a_step_that_is_not_finite_touches_nothing(optimizer: str, clip: float |
     good = trainer.flat.vector.clone()
     (state,) = trainer.optimizer.state.values()
     before = {name: torch.as_tensor(value).clone() for name, value in state.items()}
-    for value in (math.nan, math.inf, 1e30):  # of the last, the loss is finite, but the gradient's norm overflows
+    for value in (math.nan, math.inf, 1e30):  # at 1e30 the loss is finite, but the gradient's norm overflows
         trainer.flat.vector[0] = value
         spoiled = trainer.flat.vector.clone()
         assert trainer.step((rows, rows), 0.1) is None

@@ -85,7 +85,7 @@ def test_rates_never_rise_with_staleness_or_steps(
 
 @given(st.floats(1e-3, 10.0), st.floats(0.1, 1000.0), st.lists(st.floats(0, 200.0), min_size=2, max_size=2))
 def test_rates_never_rise_with_delay(step: float, length: float, exchanges: list[float]) -> None:
-    """In a round of one length, whoever exchanges for longer takes fewer steps, and is not rewarded for it."""
+    """In a round of one length, a node that exchanges for longer takes fewer steps, and is not rewarded for it."""
     nodes = [Speed(step, exchange) for exchange in sorted(exchanges)]
     steps = [local_steps(node, length, 10_000) for node in nodes]
     assert steps[0] >= steps[1]

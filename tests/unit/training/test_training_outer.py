@@ -21,7 +21,7 @@ EVERY = pytest.mark.parametrize("name", training.names())
 
 
 def step(outer: OuterOptimizer, gradient: Tensor, rate: float = 1.0) -> Tensor:
-    """The update of one version."""
+    """Make the update of one version."""
     update = gradient.clone()
     outer.begin(len(update))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""What a node sends and how often: exchanges hide behind computation where they can, and the choice goes back."""
+"""The tuning of what a node sends and how often: exchanges hide behind computation where possible."""
 
 from __future__ import annotations
 

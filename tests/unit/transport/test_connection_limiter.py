@@ -1,4 +1,4 @@
-"""Who is let in and who has to go, and the account of what waits."""
+"""The admission and the closing of connections, and the account of waiting bytes."""
 
 from __future__ import annotations
 

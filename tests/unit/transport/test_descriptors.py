@@ -1,4 +1,4 @@
-"""Thousands of connections to a controller that may have few descriptors: honest work goes on, and so do its files."""
+"""A controller with few descriptors gets thousands of connections: honest work and its files continue."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class TestTokenBook:
 
 
 def test_proof_is_pinned() -> None:
-    """The openssl command computed this from the formula in `invite`: versions of both sides must go on to agree."""
+    """The openssl command computed this from the formula in `invite`: later versions must agree."""
     computed = proof(b"s" * 32, "x" * 40, "x" * 40, "node", "00" * 32, "ab" * 32)
     assert computed == "9821e80cfead71b8c7f9813ad5961be7880071f36d1aa12a4859e6862614537c"
 

@@ -93,7 +93,7 @@ def test_what_is_no_address_is_passed_over_and_the_last_word_counts() -> None:
 
 
 def test_places_that_a_controller_may_not_name_are_forgotten() -> None:
-    """A controller on the internet names a service of the worker's own machine."""
+    """A controller on the internet cannot make a worker dial a service of the worker's own machine."""
 
     async def play() -> None:
         said = list[str]()

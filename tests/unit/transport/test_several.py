@@ -161,7 +161,7 @@ def test_the_first_way_is_tried_again_after_a_loss(closed_port: int) -> None:
             await listener.close()
 
             async def call() -> None:
-                while await one.send([b"back"]):  # what is on its way while a connection is lost may be lost with it
+                while await one.send([b"back"]):  # frames on their way may be lost with a connection
                     await asyncio.sleep(0.1)
 
             async with listening(zmq) as (again, _):

@@ -1,4 +1,4 @@
-"""What every transport does alike."""
+"""The behaviour that all transports have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def connected(uri: str, keys: Keys | None = None, server_key: str = SERVER
 
 
 async def trouble(connection: Connection, word: str) -> str:
-    """What keeps the connection from being ready, as soon as that is about `word`."""
+    """Wait until the reason why the connection is not ready has `word`, and return it."""
     text = ""
     while word not in text:
         with pytest.raises(AddressError) as caught:

@@ -1,4 +1,4 @@
-"""What nodes sign: each signed field counts, and a ledger proves its contributions to whoever has it."""
+"""The signatures of nodes: each signed field counts, and a ledger proves its contributions to each reader."""
 
 from __future__ import annotations
 

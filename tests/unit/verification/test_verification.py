@@ -1,4 +1,4 @@
-"""What `verify` says of a ledger, its write-ahead log and a folder of few files. Whole runs: e2e/test_verify.py."""
+"""The findings of `verify` about a ledger, its log and a folder of few files. Whole runs: e2e/test_verify.py."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_sound_ledger(run: RunDirectory) -> None:
     ],
 )
 def test_a_change_is_found_and_its_place_is_named(run: RunDirectory, statement: str, place: str) -> None:
-    """Of the one commit; those behind it are sound."""
+    """The findings name one commit; the commits after it are sound."""
     change(run, statement)
     places = [place for file, place in found(run) if file == "ledger.sqlite"]
     assert place in places
@@ -118,14 +118,14 @@ def test_an_older_ledger_has_no_chain_and_is_not_wrong_for_that(run: RunDirector
 
 
 def test_a_decision_that_does_not_follow(run: RunDirectory) -> None:
-    """Though somebody made the chain anew for it."""
+    """The wrong decision is found although the chain covers it."""
     with Ledger(run.ledger, run.segments) as ledger:
         ledger.commit([some.judged(11.0, 77, "a", verdict="refused")])
     assert found(run) == [("ledger.sqlite", f"row {len(RUN) + 1}, table contributions")]
 
 
 class Reads(Check):
-    """A check of somebody else's: it sees every row, and the state as of it."""
+    """A check of another package: it sees every row, and the state as of it."""
 
     name, says = "reads", "Rows can be seen."
 
@@ -167,7 +167,7 @@ def test_an_older_copy_of_the_ledger_does_not_lead_to_what_was_noted(run: RunDir
 
 @pytest.fixture
 def crashed(run: RunDirectory, tmp_path: Path) -> RunDirectory:
-    """As kill -9 leaves it: rows stand in the log alone."""
+    """Leave the ledger as kill -9 does: some rows are in the log alone."""
     with Ledger(run.ledger, run.segments) as ledger:
         for number in range(20):
             ledger.commit([Noted(20.0 + number, notes.Continued())])
@@ -286,7 +286,7 @@ def kept(all_payloads: bool) -> Noted:
 
 
 def later(run: RunDirectory, *decisions: Decision, epochs: int = 0) -> None:
-    """Goes on with the run, by a controller that is so many epochs later."""
+    """Continue the run, by a controller that is `epochs` later."""
     with Ledger(run.ledger, run.segments) as ledger:
         ledger.epoch += epochs
         ledger.commit(decisions, payloads_of(list(decisions)))

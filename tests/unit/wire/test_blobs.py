@@ -77,7 +77,7 @@ class TestIncomingPayloads:
         assert upload.payload == bytes(4)
 
     def test_another_offer_of_an_assignment_replaces_nothing(self) -> None:
-        """What was inspected is committed: a node could else send a good payload, and swap it meanwhile."""
+        """The inspected bytes are committed: else a node could send a good payload, and swap it meanwhile."""
         uploads, good = IncomingPayloads(), b"good payload"
         upload = uploads.open("a", contribution(good))
         assert upload.add(0, good)

@@ -113,7 +113,7 @@ def small_leaves() -> Iterator[None]:
 
 
 def listed(data: bytes) -> bytes:
-    """The digests of the leaves."""
+    """Return the digests of the leaves."""
     return b"".join(hashlib.sha256(data[start : start + LEAF]).digest() for start in range(0, len(data), LEAF))
 
 
@@ -136,7 +136,7 @@ def fetch_all(download: SnapshotDownload, served: bytes) -> list[int]:
                 download.add(offset, served[offset : offset + size], 0.0)
             except WrongDigestError as error:
                 wrong.append(error.leaf)
-    return wrong  # whose pieces have been asked for again, without an answer
+    return wrong  # the wrong leaves were requested again, without an answer
 
 
 class TestSnapshotDownload:
@@ -189,7 +189,7 @@ class TestSnapshotDownload:
     def test_digests_of_leaves_that_are_not_those_of_the_snapshot_are_refused(self) -> None:
         data = random.Random(2).randbytes(3 * LEAF)
         download, other = snapshot(data), flipped(data, 70)
-        for _ in range(2):  # of another snapshot, which would follow
+        for _ in range(2):  # another snapshot's digests, which would follow
             assert fetch_all(download, other + listed(other)) == [-1]
             assert download.requests(0.0) == [], "nothing but the digests was asked for"
             download.forget_requests()

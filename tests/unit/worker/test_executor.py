@@ -1,4 +1,4 @@
-"""What a worker's parameters are while versions come in: its own work is never lost, and never counted twice."""
+"""The parameters of a worker while versions come in: its own work is never lost, and never counted twice."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def publish(executor: WorkerExecutor, version: int, delta: Tensor, merged: int, 
 
 
 def sent(executor: WorkerExecutor, number: int) -> Tensor:
-    """What was handed in, as progress."""
+    """Return the submitted update, as progress."""
     return -CODEC.decode(executor.payloads[number].encoded)
 
 
@@ -194,7 +194,7 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
 
 def drop_out(seed: int) -> Tensor:
     """Where a task with this seed leads a model with dropout, whatever others have drawn before."""
-    torch.rand(7)  # of the process's own dice
+    torch.rand(7)  # other random numbers of the process
     module = build(describe({"architecture": "gpt2", "config": {**SHAPE, "resid_pdrop": 0.5}}, 40, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
     rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
@@ -220,7 +220,7 @@ def test_dropout_follows_the_tasks_seed_alone() -> None:
 
 
 def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
-    """Whatever was done before by others, and is done behind it by others."""
+    """A piece reads the same batches, whatever other nodes do before and behind it."""
 
     class Reader(Trainer):
         def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
@@ -280,7 +280,7 @@ def test_a_newcomer_to_a_run_under_way_takes_short_steps_first(fresh: bool, base
 
 
 def audit(back: tuple[Update, ...] = ()) -> Audit:
-    """The task of `task`, to be done anew."""
+    """Return the audit of `task`."""
     return Audit(id=9, base=len(back), train=task(3), back=back, seed=5)
 
 

@@ -50,12 +50,14 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
 
 
 def exchanged(compressed: str, downlink: str) -> list[Tensor]:
-    """Two contributions, of which the second goes on from the first's residual, a version taken in, and merged."""
+    """Make two contributions, the second with the first's residual, then take in and merge a version."""
     executor, down = make(compressed, downlink), compression.create(downlink)
     span, start, course = slice(4096, 500_000), vector(1), cast("Any", executor.course)
     for number in (1, 2):
         course.start.copy_(start)
-        course.unmerged[number] = executor.path.send(course.start, vector(number + 1), version=3, covered=span)
+        course.unmerged[number] = executor.path.send(
+            course.start, vector(number + 1), version=3, covered=(span.start, span.stop)
+        )
     course.start.copy_(start)
     encoded = down.encode(vector(9, span.stop - span.start), 1)
     replica = torch.zeros(SIZE)

@@ -1,4 +1,4 @@
-"""What comes along with a task, and what has to be asked for."""
+"""The blobs that are attached to a task, and those that the worker requests."""
 
 from __future__ import annotations
 
@@ -134,8 +134,7 @@ def snapshot(num_leaves: int) -> tuple[Blob, bytes]:
 
 
 def serve(fetcher: Fetcher, served: bytes, spoil: Callable[[int], bool]) -> list[tuple[float, int, int]]:
-    """Answers whatever the fetcher asks for, with a wrong byte where `spoil` says so of an offset: when, what was asked
-    for."""
+    """Answer the fetcher, with a wrong byte where `spoil` is true of the offset; return (time, offset, size)."""
     now, asked = 0.0, list[tuple[float, int, int]]()
     while now < math.inf:
         while requests := fetcher.requests(now):

@@ -29,7 +29,7 @@ NOW = datetime(2026, 5, 1, 23, 30)
 
 
 def data(*lengths: int, vocabulary: int = 64) -> Meta:
-    """Of one shard of 10 rows for each length; the held-out rows are of the longest."""
+    """Return the metadata of one shard of 10 rows for each length; the held-out rows have the largest."""
     form = Format(kind="text", tokenizer="bytes", context=max(lengths), vocab_size=vocabulary)
 
     def file(name: str, length: int) -> FileInfo:
@@ -161,11 +161,11 @@ def test_a_machine_has_what_is_free_as_it_starts_or_what_is_lent_of_that(monkeyp
     assert machine_profile("cpu").room > 0, "0 would be unknown"
 
 
-# What the controller makes of it
+# The controller's use of the terms
 
 
 def lent(seconds: float, rate: float = 120.0, **changes: Any) -> int:
-    """Steps of the task that a node gets which was seen to train so many tokens a second, of 60 in 5 s."""
+    """Return the steps of the task that a node of the given speed gets, of 60 in 5 s."""
     engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10, **changes))
     engine.hello("a", lent=seconds)
     if rate:

@@ -1,4 +1,4 @@
-"""What a worker refuses of what it is told to do: for its owner's terms, and for its memory."""
+"""The refusals of a worker: for its owner's terms, and for its memory."""
 
 from __future__ import annotations
 

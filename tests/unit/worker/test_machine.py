@@ -1,4 +1,4 @@
-"""The worker's machine: greeting, keeping its pipeline full, handing in, leaving."""
+"""The worker's machine: greeting, keeping its pipeline full, submitting, leaving."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST_ANSWER = ASK_PATIENCE + INLINE_BYTES / SLOWEST
 
 
 def ready(overlapping: bool = True) -> Bench:
-    """A worker whose first task runs."""
+    """Return a worker whose first task runs."""
     bench = Bench(overlap(overlapping))
     while bench.training is None:
         for step in bench.due():
@@ -202,8 +202,10 @@ def test_a_task_that_comes_twice_is_done_once() -> None:
 
 
 def test_numbers_of_another_controller_are_new_assignments() -> None:
-    """A standby that lacked the newest rows gives their numbers to other tasks: a worker that took them for messages
-    that came twice did one task in half a minute."""
+    """A standby that lacked the newest rows gives their numbers to other tasks.
+
+    A worker that took them for repeated messages did one task in half a minute.
+    """
     bench = ready(overlapping=False)
     assert bench.training is not None
     first = bench.training.id
@@ -219,7 +221,7 @@ def test_numbers_of_another_controller_are_new_assignments() -> None:
 
 
 def test_numbers_that_a_resumed_controller_knows_are_not_done_again() -> None:
-    """Its message may come twice, once before and once after it was started anew."""
+    """The message may come twice, once before and once after the worker was started again."""
     bench = ready(overlapping=False)
     assert bench.training is not None
     again = Assign(msgspec.structs.replace(bench.training, news=News((), 0, 1.0)))
@@ -337,7 +339,7 @@ def test_the_lead_is_how_long_getting_a_task_takes_not_how_long_it_waits() -> No
         bench.tick(0.2)
         bench.assign()
         fetch_all(bench)
-        bench.tick(0.7)  # at hand, but the other one still runs
+        bench.tick(0.7)  # it is here, but the other one still runs
         bench.finish_task()
         bench.ack(next(iter(bench.payloads)), True)
     assert bench.worker.tasks.lead.seconds == pytest.approx(0.2, abs=0.05)
@@ -400,7 +402,7 @@ def test_work_that_runs_elsewhere_is_dropped_wherever_it_is() -> None:
 
 
 def test_work_of_which_a_copy_came_first_is_left() -> None:
-    """What runs is cut short, what waits is forgotten, and neither is handed in."""
+    """The running task is cut short, the waiting one is forgotten, and neither is submitted."""
     bench = ready()
     waiting = with_waiting(bench)
     bench.ack(waiting, False)
@@ -433,7 +435,7 @@ def test_a_blob_that_is_gone_brings_a_new_task_but_not_at_once() -> None:
     bench.fetch_failed(second)
     assert not bench.fetching.keys() - {each.digest for each in SHARDS}, "what nobody will take is still fetched"
     assert first not in bench.at_hand
-    assert len(hellos(bench)) == before  # whatever keeps failing must not keep the controller busy
+    assert len(hellos(bench)) == before  # a worker that keeps failing must not keep the controller busy
     bench.tick(HELLO_INTERVAL)
     assert bench.hello is not None
     assert bench.hello.working == (1,)
@@ -482,7 +484,7 @@ def test_two_deltas_alike_are_one_blob() -> None:
 
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_the_downlinks_rate_counts_all_that_came_at_a_time(on_disk: bool) -> None:
-    """A joiner's snapshot shares the link with its first rows: alone it would make the link look slow for good."""
+    """A joiner's snapshot shares the link with its first rows: alone it would make the link look slow permanently."""
     bench = ready()
     bench.nearly()
     before = bench.now
@@ -563,7 +565,7 @@ def test_a_task_that_names_an_unknown_shard_ends_the_worker() -> None:
 
 def test_an_update_that_is_the_manifests_blob_is_waited_for_as_any_other() -> None:
     bench = ready()
-    bench.watched = None  # what it hears is the answer
+    bench.watched = None  # the next message is the answer
     news = (Update("snapshot", 7, MANIFEST, digest(1)),)
     bench.hear(Newer(News(news, 0, 1.0)))
     bench.fetched(MANIFEST.digest)
@@ -575,7 +577,7 @@ def test_the_upload_of_task_0_ends_as_any_other() -> None:
     bench = ready()
     bench.finish_task()
     bench.ack(next(iter(bench.payloads)), True)
-    bench.asked = None  # what it hears is the answer
+    bench.asked = None  # the next message is the answer
     bench.hear(Assign(make_task(0, bench.replica, ())))
     fetch_all(bench)
     bench.finish_task()
@@ -798,7 +800,7 @@ def test_the_way_to_what_is_measured_comes_before_what_leads_beyond() -> None:
     bench.hear(Identify())
     bench.welcome()
     bench.nearly()
-    bench.asked = None  # what it hears is the answer
+    bench.asked = None  # the next message is the answer
     bench.hear(Assign(make_evaluation(7, 1, (delta(1),))))
     fetch_all(bench)
     assert bench.applying == (delta(1),)
@@ -830,7 +832,7 @@ def test_a_replica_beyond_what_is_to_be_measured_declines_the_task_and_asks_for_
     fetch_all(bench)
     bench.finish_update()
     bench.nearly()
-    bench.asked = None  # what it hears is the answer
+    bench.asked = None  # the next message is the answer
     bench.hear(Assign(make_evaluation(7, 1, (delta(1),))))
     fetch_all(bench)
     bench.finish_task()
@@ -865,7 +867,7 @@ def test_a_measurement_that_is_somebody_elses_is_cut_short_and_the_worker_goes_o
 def test_a_flush_preempts_a_measurement() -> None:
     bench = ready()
     task = measuring(bench)
-    bench.asked = None  # what it hears is the answer
+    bench.asked = None  # the next message is the answer
     bench.hear(Assign(Flush(id=7, base=bench.replica, parameters=ParameterRange(0, 100))))
     assert bench.cut
     bench.finish_task()
@@ -874,7 +876,7 @@ def test_a_flush_preempts_a_measurement() -> None:
 
 
 def auditing(bench: Bench, **how: Any) -> Audit:
-    """Hand in the running task and have the worker do another one's work anew."""
+    """Submit the running task, and have the worker repeat another node's work."""
     bench.nearly()
     bench.assign(kind="audit", **how)
     for _ in range(2):  # the way to its base, then what leads back
@@ -971,7 +973,7 @@ def test_giving_it_back_leaves_nothing_to_wait_for() -> None:
 
 
 def test_the_time_in_which_a_version_is_taken_in_is_none_of_the_lines() -> None:
-    """What leads back is asked for only then."""
+    """The worker requests the deltas back to an earlier version only after the update."""
     rates = []
     for pause in (0.0, 60.0):
         bench = ready()

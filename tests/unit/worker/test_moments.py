@@ -1,4 +1,4 @@
-"""What a worker's optimizer knows, on disk: as good as never interrupted, or not used at all."""
+"""The moments of a worker's optimizer on disk: as good as never interrupted, or not used at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker works with goes from the run file, and from `join`, to its process without being listed on the way."""
+"""The options of a worker go from the run file, and from `join`, to its process without a list on the way."""
 
 from __future__ import annotations
 

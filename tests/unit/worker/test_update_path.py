@@ -33,7 +33,7 @@ def test_nothing_is_lost_over_rounds_with_error_feedback() -> None:
 
 
 def test_a_worker_trains_on_with_what_it_keeps() -> None:
-    """With one worker and keep 1, training goes on as if nothing had been left out."""
+    """With one worker and keep 1, training continues as if nothing had been left out."""
     torch.manual_seed(0)
     sender, published, reached = path(keep=1.0), torch.randn(SIZE), torch.zeros(SIZE)
     for round_number in range(5):
@@ -163,7 +163,7 @@ def test_fragments_take_turns_and_nothing_is_lost() -> None:
         if turn:
             torch.testing.assert_close(start, reached, rtol=1e-5, atol=1e-5)
         reached = start + torch.randn(SIZE)
-        payload = sender.send(start, reached, covered=span)
+        payload = sender.send(start, reached, covered=(span.start, span.stop))
         assert payload.encoded.size == span.stop - span.start
         published[span] -= payload.codec.decode(payload.encoded)
         torch.testing.assert_close(published[span], reached[span], rtol=1e-5, atol=1e-5)
@@ -171,12 +171,31 @@ def test_fragments_take_turns_and_nothing_is_lost() -> None:
     torch.testing.assert_close(published, reached, rtol=1e-5, atol=1e-5)
 
 
+def test_several_ranges_are_sent_in_one_piece_and_the_rest_stays_in_the_residual() -> None:
+    sender = UpdatePath(
+        compression.create("none"), error_feedback=True, decay=1.0, update_clip=None, keep=1.0, fragments=True
+    )
+    delta, covered = torch.arange(1.0, SIZE + 1), (0, 7, 40, 80, 99, 101)
+    payload = sender.send(delta.clone(), torch.zeros(SIZE), covered=covered)
+    inside = torch.cat([delta[0:7], delta[40:80], delta[99:101]])
+    torch.testing.assert_close(payload.codec.decode(payload.encoded), inside)
+    assert sender.feedback is not None
+    assert sender.feedback.residual is not None
+    left = delta.clone()
+    for start, stop in ((0, 7), (40, 80), (99, 101)):
+        left[start:stop] = 0
+    torch.testing.assert_close(sender.feedback.residual, left)
+    assert payload.opened(SIZE)[0] == covered
+    sender.settle(payload, accepted=False)
+    torch.testing.assert_close(sender.feedback.residual, delta)
+
+
 def test_a_refused_fragment_goes_back_to_its_place() -> None:
     sender = UpdatePath(
         compression.create("none"), error_feedback=True, decay=1.0, update_clip=None, keep=1.0, fragments=True
     )
     delta = torch.arange(SIZE, dtype=torch.float32)
-    payload = sender.send(delta.clone(), torch.zeros(SIZE), covered=slice(40, 80))
+    payload = sender.send(delta.clone(), torch.zeros(SIZE), covered=(40, 80))
     assert sender.feedback is not None
     assert sender.feedback.residual is not None
     assert not sender.feedback.residual[40:80].any()

@@ -19,6 +19,7 @@ from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.events import Arrived, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
+from barnraise.core import ranges
 from barnraise.core.types import AnyTask, kind_of
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of, transfer
@@ -106,8 +107,8 @@ class CostModel(Part):
         """Return the bytes of its payload."""
         if not kind_of(decision.kind).contributes:
             return 0.0
-        covered = decision.terms.parameters
-        return self.payloads.rungs[decision.terms.rung] * (covered.stop - covered.start) / self.payloads.exchanged
+        covered = ranges.size(decision.terms.parameters)
+        return self.payloads.rungs[decision.terms.rung] * covered / self.payloads.exchanged
 
     def _arrived(self, event: Arrived) -> Steps:
         """Measure the node's upload rate from an arrived payload that travelled for itself."""

@@ -74,4 +74,5 @@ class Fleet(Part):
             trust=node.tally.reputation.weight(),
             shards=self.data_locality.of(node.id),
             kinds=kinds,
+            accelerator_bytes=node.session.profile.accelerator_bytes,
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from barnraise.core.types import ParameterRange, PayloadResult
+from barnraise.core.types import PayloadResult, Ranges
 from barnraise.ledger.decisions import Decision
 from barnraise.wire.messages import Message
 
@@ -59,10 +59,10 @@ class Held(NamedTuple):
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
-    """One node's contributions in a buffer, and in the version that it becomes, for one range of the parameters."""
+    """One node's contributions in a buffer, and in the version that it becomes, for the same ranges of parameters."""
 
     node: str
-    parameters: ParameterRange
+    parameters: Ranges
     contributions: tuple[Held, ...] = ()
     fresh_weight: float = 0.0  # their weight if none were stale; 0: none is
     excluded: bool = False  # whether the version is made without them (`controller.versions.loss_gate`)

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from barnraise.controller.state.actions import Action, Slot
 from barnraise.controller.state.events import Event
-from barnraise.core.types import Batches, Blob, Contribution, Inspection, ParameterRange, PayloadResult
+from barnraise.core.types import Batches, Blob, Contribution, Inspection, PayloadResult, Ranges
 
 THREADS = ("inspect", "evaluate", "version", "checkpoint")
 """The threads of the shell that carry out effects, one effect at a time each, in order."""
@@ -97,7 +97,7 @@ class Aggregated(Event, frozen=True, gc=False):
     version: int
     digest: str
     delta: Blob
-    parameters: ParameterRange | None = None  # the range that the delta changes; None: all
+    parameters: Ranges | None = None  # the ranges that the delta changes; None: all
 
 
 class Unmade(Event, frozen=True, gc=False):

@@ -59,6 +59,7 @@ class PayloadSettings:
     max_norm: float | None  # largest norm of an update (L2); None: longer ones are shortened to the limit of their task
     checkpoint_bytes: float = math.inf  # bytes of payloads after which a checkpoint is taken early
     reach: Reach = field(default_factory=Reach)  # the longest update
+    by_range: bool = False  # nodes have ranges of their own: K and the least number of nodes are those of each range
 
     @property
     def last_codec(self) -> int:
@@ -80,11 +81,12 @@ class RowNeeds:
     """A node's needs for rows.
 
     `token_bytes` of disk for a token in a shard, and by their length `memory` (bytes) for training with one row at a
-    time.
+    time. `accelerator`: bytes of an accelerator by length, where tasks must run on one.
     """
 
     token_bytes: int
     memory: Mapping[int, int]
+    accelerator: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,14 @@ class TaskSettings:
 
     def memory_for(self, rows: Iterable[RowRange]) -> int:
         """Return the bytes that a worker needs to train on these rows, one at a time; 0 for rows of no shard."""
-        needs, lengths = self.needs.memory, self.rows.lengths
+        return self._most(self.needs.memory, rows)
+
+    def accelerator_for(self, rows: Iterable[RowRange]) -> int:
+        """Return the bytes that these rows need on an accelerator; 0 where tasks may run without one."""
+        return self._most(self.needs.accelerator, rows) if self.needs.accelerator else 0
+
+    def _most(self, needs: Mapping[int, int], rows: Iterable[RowRange]) -> int:
+        lengths = self.rows.lengths
         return max([needs.get(lengths[some.shard], 0) for some in rows if some.shard < len(lengths)], default=0)
 
     @property

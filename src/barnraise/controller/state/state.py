@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.state.actions import Slot
-from barnraise.core.types import KINDS, NodeProfile, ParameterRange, Task
+from barnraise.core.types import KINDS, NodeProfile, Ranges, Task
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
 from barnraise.trust.reputation import Reputation
@@ -204,7 +204,7 @@ class Newest(msgspec.Struct):
 class OpenBuffer(msgspec.Struct):
     """Contributions accepted since the last version was closed, and the number of nodes for the next one."""
 
-    slots: dict[str, dict[ParameterRange, Slot]] = {}  # by node
+    slots: dict[str, dict[Ranges, Slot]] = {}  # by node
     tokens: int = 0
     size: int = 0  # K
     time: float = math.inf  # time of its first contribution

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Step
+from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
 from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset, labels
@@ -49,10 +50,11 @@ class Evaluator:
 
     def shift(self, step: Step, share: float) -> None:
         """Move the model of `model_of` by `share` of a step, in its own parameters."""
-        where, vector = step.where, self._flat.vector.numpy()
-        stop = min(where.stop, self.exchange.trained)
-        for span in spans(max(0, stop - where.start), SPAN):
-            step.update.add(span.start, vector[where.start + span.start : where.start + span.stop], share)
+        vector = self._flat.vector.numpy()
+        for part in overlap(step.where, 0, self.exchange.trained):
+            for span in spans(part.stop - part.start, SPAN):
+                moved = vector[part.start + span.start : part.start + span.stop]
+                step.update.add(part.place + span.start, moved, share)
 
     def walk(self, into: Callable[[int, Array], None], where: slice, share: float) -> None:
         """Move the model of `model_of` by `share` of the vector that `into` writes.

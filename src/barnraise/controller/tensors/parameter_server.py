@@ -27,10 +27,11 @@ from barnraise.controller.tensors.stages.pipeline import Pipeline, of_payload, o
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
+from barnraise.core import ranges
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import SPAN, Crew
-from barnraise.core.types import Blob, Contribution, Inspection, ParameterRange, PayloadResult
+from barnraise.core.types import Blob, Contribution, Inspection, PayloadResult, Ranges
 from barnraise.training.base import OuterOptimizer
 
 _LARGEST_MULTIPLE = 1 << 22
@@ -44,7 +45,7 @@ class Made:
     digest: str
     delta: Blob
     delta_bytes: memoryview
-    parameters: ParameterRange | None  # the range that the delta changes; None: all
+    parameters: Ranges | None  # the ranges that the delta changes; None: all
 
 
 class ParameterServer:
@@ -134,13 +135,13 @@ class ParameterServer:
 
     def reader(self, payload: Any, offer: Contribution) -> Reader:
         """Return a reader of the update in an inspected `payload`."""
-        size = offer.parameters.stop - offer.parameters.start
+        size = ranges.size(offer.parameters)
         return codec_of(self.codecs, offer.codec, payload, size).open(payload, size, offer.base)
 
     def movement(self, made: Made) -> Step:
         """Return the step that led to the version."""
-        changed = made.parameters or ParameterRange(0, len(self.parameters))
-        return Step(self._downlink.open(made.delta_bytes, changed.stop - changed.start, made.version), changed)
+        changed = made.parameters or (0, len(self.parameters))
+        return Step(self._downlink.open(made.delta_bytes, ranges.size(changed), made.version), changed)
 
     def sketch(self, payload: Any, offer: Contribution, seed: int) -> bytes:
         """Return a sketch of the update in an inspected `payload`."""
@@ -191,14 +192,13 @@ class ParameterServer:
         self.version, encoded = version, making.encoded
         assert encoded is not None
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
-        whole = making.moving.stop - making.moving.start == len(self.parameters)
-        changed = None if whole else ParameterRange(making.moving.start, making.moving.stop)
+        changed = None if making.moving == (0, len(self.parameters)) else making.moving
         self.made = Made(version, self.digest, delta, encoded.payload, changed)
         return self.made
 
     def _repeat(self, making: Making) -> None:
         """Make the version before under a new number: a delta of one zero."""
-        making.moving, making.encoded = slice(0, 1), self._downlink.encode(torch.zeros(1), making.version)
+        making.moving, making.encoded = (0, 1), self._downlink.encode(torch.zeros(1), making.version)
         self._preserve.keep(0, 1)
         self._downlink.decode_add(making.encoded, self.parameters[:1])
         self._publish.end(making)

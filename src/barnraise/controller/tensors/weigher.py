@@ -16,6 +16,7 @@ from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.stages.base import ReadPayload, Row
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import VersionRefusedError
+from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
 from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset, labels
@@ -98,14 +99,14 @@ class Weigher:
         """Return the node whose rows do the most harm, to first order, and how much."""
         gradient, harm = self._evaluator.gradient, dict[str, float]()
         for row in found.rows:
-            start, stop = row.parameters.start, min(row.parameters.stop, len(gradient))
             total = 0.0
-            for span in spans(max(0, stop - start), SPAN):
-                begin, size = start + span.start, span.stop - span.start
-                own, all_rows = np.empty(size, np.float32), np.empty(size, np.float32)
-                row.read(begin, own)
-                found.aggregate.into(begin, all_rows)
-                total += float(np.dot((all_rows - own).astype(np.float64), gradient[begin : begin + size]))
+            for part in overlap(row.parameters, 0, len(gradient)):
+                for span in spans(part.stop - part.start, SPAN):
+                    begin, size = part.start + span.start, span.stop - span.start
+                    own, all_rows = np.empty(size, np.float32), np.empty(size, np.float32)
+                    row.read(begin, own)
+                    found.aggregate.into(begin, all_rows)
+                    total += float(np.dot((all_rows - own).astype(np.float64), gradient[begin : begin + size]))
             harm[row.slot.node] = harm.get(row.slot.node, 0.0) + total
         return max(harm.items(), key=lambda item: item[1])
 

@@ -70,6 +70,13 @@ class TaskKind(Part):
         """Return whether a node that has version `have` can be given work of this kind now."""
         return True
 
+    def only(self, lost: Work) -> frozenset[str]:
+        """Return the nodes that may do lost work of this kind; empty: all that can.
+
+        Work of `fresh` and `offers` says that in its views (`TaskView.only`).
+        """
+        return frozenset()
+
     def least_trust(self) -> float:
         """Return the weight that a node needs (`trust.reputation`) for work of this kind now.
 

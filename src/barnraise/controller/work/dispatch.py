@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from operator import is_not
-from typing import Any
+from typing import Any, TypeAlias
 
 from barnraise.controller.fleet.fleet import Fleet
 from barnraise.controller.fleet.membership import Membership
@@ -31,6 +31,9 @@ from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, HeldOff, Matched, NoMarket, Released
 from barnraise.matching.base import TaskView
 from barnraise.wire.messages import Decline, Message, RequestTask
+
+Needs: TypeAlias = tuple[str, int, int, frozenset[str]]
+"""The needs of lost work on a node: its kind, bytes of memory and of an accelerator, and the nodes that may do it."""
 
 TOLD_EVERY = 60.0
 """Seconds between figures of the matching on the ledger, at least."""
@@ -220,7 +223,8 @@ class Dispatch(Part):
                 continue
             trust = kind.least_trust()
             free = [node for name in idle if kind.suits(node := self.state.nodes[name], idle[name])]
-            free = [node for node in free if _weight(node) >= trust]
+            only = kind.only(work)
+            free = [node for node in free if _weight(node) >= trust and (not only or node.id in only)]
             best = self.speculation.best(work, filter(self._may_ask, free))
             if best is None:
                 in_vain.add(work.kind)
@@ -252,7 +256,7 @@ class Dispatch(Part):
         """Return lost work that these nodes can do, no more than there are nodes."""
         count, tasks = len(asking), self.settings.tasks
         down, up = self.settings.payloads.snapshot, self.settings.payloads.most
-        able: dict[tuple[str, int], bool] = {}
+        able: dict[Needs, bool] = {}
         waiting = (work for work in self.state.redo.values() if self._waits(work) and self._suits(work, asking, able))
         return [
             TaskView(
@@ -265,6 +269,8 @@ class Dispatch(Part):
                 priority=1,
                 memory_bytes=tasks.memory_for(work.rows),
                 min_trust=self.kinds[work.kind].least_trust(),
+                accelerator_bytes=tasks.accelerator_for(work.rows),
+                only=self.kinds[work.kind].only(work),
             )
             for work in islice(waiting, count)
         ]
@@ -287,13 +293,19 @@ class Dispatch(Part):
         kind = self.kinds.get(lost.kind)
         return kind is not None and kind.waits(lost)
 
-    def _suits(self, lost: Work, asking: Sequence[NodeState], able: dict[tuple[str, int], bool]) -> bool:
+    def _suits(self, lost: Work, asking: Sequence[NodeState], able: dict[Needs, bool]) -> bool:
         """Return whether any of the asking nodes can do it; `able` caches results by its needs."""
-        needs = lost.kind, self.settings.tasks.memory_for(lost.rows)
+        tasks, only = self.settings.tasks, self.kinds[lost.kind].only(lost)
+        memory, accelerator = tasks.memory_for(lost.rows), tasks.accelerator_for(lost.rows)
+        needs = lost.kind, memory, accelerator, only
         if needs not in able:
             trust = self.kinds[lost.kind].least_trust()
             able[needs] = any(
-                needs[1] <= self.memory_limits.of(node) and _weight(node) >= trust and lost.kind in self._kinds(node)
+                memory <= self.memory_limits.of(node)
+                and accelerator <= node.session.profile.accelerator_bytes
+                and (not only or node.id in only)
+                and _weight(node) >= trust
+                and lost.kind in self._kinds(node)
                 for node in asking
             )
         return able[needs]

@@ -103,6 +103,7 @@ class Training(TaskKind):
             payloads.most,
             shards={shard: tasks.shard_bytes(shard)},
             memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
+            accelerator_bytes=tasks.accelerator_for([RowRange(shard, 0, 1)]),
             times=-(-left // (tasks.local_steps * tasks.batch_size)),
         )
 

@@ -215,7 +215,7 @@ def test_who_leaves_its_first_task_behind_each_time_flaps() -> None:
 
 
 def test_who_has_handed_in_something_may_leave_the_next_task_behind() -> None:
-    """As one that has notice: what runs is handed in, what waits is not begun."""
+    """It leaves as a worker that has notice: the running task is submitted, the waiting one is not begun."""
     engine = fleet("a", "b")
     for _ in range(10):
         engine.next("a")
@@ -314,7 +314,7 @@ def test_a_restart_of_the_controller_forgets_who_rests() -> None:
 
 
 def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> None:
-    """However few others there are; a controller that begins anew knows of it, too."""
+    """This holds however few other nodes there are, and a controller that starts again knows of the conviction."""
     engine = fleet("a", "b", "c", buffer_size=3)
     engine.observed(a=100.0, b=100.0, c=100.0)
     machine, until = engine.machine, engine.now + 600.0

@@ -18,7 +18,7 @@ HEARTBEAT, LEASE, LONGEST = 0.4, 1.2, 30.0
 
 
 def listened(*gaps: float, heartbeat: float = HEARTBEAT) -> tuple[FailureDetector, float]:
-    """What has heard frames so far apart, and when the last came."""
+    """Return a detector that has heard frames with these gaps, and the time of the last."""
     found, now = FailureDetector(LONGEST), 0.0
     for gap in gaps:
         now += gap
@@ -27,7 +27,7 @@ def listened(*gaps: float, heartbeat: float = HEARTBEAT) -> tuple[FailureDetecto
 
 
 def window(*lates: float) -> tuple[float, float]:
-    """Mean and deviation by the definition, of gaps and what counts for so many of them before any was heard."""
+    """Compute mean and deviation by the definition, of the gaps together with those of the prior."""
     prior = one.PRIOR_SHARE * HEARTBEAT
     values, num = list(lates), len(lates) + one.PRIOR_GAPS
     mean = sum(values) / num
@@ -36,7 +36,7 @@ def window(*lates: float) -> tuple[float, float]:
 
 
 def tail(silence: float, mean: float, deviation: float, steps: int = 20_000) -> float:
-    """P_later of the paper: the normal density from `silence` on, added up by the trapezoidal rule."""
+    """Compute P_later of the paper: the normal density from `silence` on, by the trapezoidal rule."""
     last = mean + 20 * deviation
     width = (last - silence) / steps
     heights = [math.exp(-((silence + i * width - mean) ** 2) / (2 * deviation**2)) for i in range(steps + 1)]
@@ -139,7 +139,7 @@ def test_an_hour_long_absence_makes_nobody_wait_longer_than_the_longest() -> Non
 
 
 def frames(profile: str, seed: int, seconds: float, heartbeat: float) -> list[float]:
-    """When a node's heartbeats arrive over a link: the seconds between them."""
+    """Return the seconds between a node's heartbeats as they arrive over a link."""
     up, _ = LINKS[profile].states(random.Random(seed))
     arrivals = [up.small(number * heartbeat, 200) for number in range(int(seconds / heartbeat))]
     return [later - sooner for sooner, later in itertools.pairwise(arrivals)]

@@ -140,7 +140,7 @@ OURS = ("barnraise.controller", "barnraise.core.token_bucket", "barnraise.matchi
 
 
 def size(value: object, seen: set[int]) -> int:
-    """Bytes of a value and all that it alone refers to, as far as records, containers and numbers go."""
+    """Return the bytes of a value and all that it alone refers to, as far as records, containers and numbers go."""
     if id(value) in seen:
         return 0
     seen.add(id(value))

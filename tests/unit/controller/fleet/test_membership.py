@@ -208,7 +208,7 @@ def test_many_leases_are_looked_at_together() -> None:
 
 
 def test_a_lease_follows_the_nodes_link_within_its_bound() -> None:
-    """A far node, or one whose frames come late, is not taken for dead as soon as others; nor is it for ever."""
+    """A far node, or one whose frames come late, has a longer lease than others; the lease has a bound."""
     for node, report, gap, lease in [
         ("near", LinkReport(0.01), 1.0, 5.04),
         ("far", LinkReport(1.2), 1.0, 9.8),
@@ -245,7 +245,7 @@ def test_nobody_is_silent_while_the_disk_is_waited_for() -> None:
 
 
 def test_a_node_that_comes_and_goes_has_to_wait() -> None:
-    """Each time costs rows of the ledger."""
+    """Each return costs rows of the ledger, so their number is limited."""
     engine = Engine(engine_settings())
     for _ in range(1000):
         engine.hello("a", restart=True)
@@ -322,7 +322,7 @@ def test_after_a_restart_nodes_have_the_grace_to_come_back_and_must_say_hello() 
 
 
 def fleet(count: int) -> Engine:
-    """Of a controller that hears 100 heartbeats a second at the most, so that fleets are large sooner."""
+    """Return a fleet whose controller hears at most 100 heartbeats a second, so that fleets are large sooner."""
     settings = engine_settings()
     engine = Engine(replace(settings, leases=replace(settings.leases, fleet=100.0)))
     engine.check = lambda: None  # type: ignore[method-assign]  # hundreds of nodes: compared once, at the end

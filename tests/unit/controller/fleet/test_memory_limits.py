@@ -46,7 +46,7 @@ def given(engine: Engine, node: str) -> int:
 
 
 def does(engine: Engine, node: str) -> None:
-    """It hands in what it has."""
+    """Let the node submit all its tasks."""
     for task in list(engine.held[node].values()):
         engine.offer(node, contribution(task))
         while engine.jobs:
@@ -54,7 +54,7 @@ def does(engine: Engine, node: str) -> None:
 
 
 def breaks(engine: Engine, node: str, way: str = "restart") -> None:
-    """It comes to nothing with what it has, and is here again after a while."""
+    """Let the node fail at all its tasks, and return after a while."""
     if way == "decline":
         for number in list(engine.held[node]):
             engine.handle(ev.Received(node, Decline(number, "too long for me")))
@@ -150,4 +150,4 @@ def test_what_a_process_holds_beyond_its_room_is_not_there_for_rows() -> None:
     assert room(PROCESS_BYTES + 1000) == (1000, True)
     assert room(PROCESS_BYTES + 1200) == (800, True)
     assert room(PROCESS_BYTES) == (800, True)  # it can only make it smaller
-    assert room(10**15) == (100, True)  # the shortest rows are for everybody
+    assert room(10**15) == (100, True)  # every node may get the shortest rows

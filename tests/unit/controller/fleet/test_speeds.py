@@ -1,4 +1,4 @@
-"""What nodes claim of themselves moves their own work alone."""
+"""The claims of a node change its own work alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ HONEST = {"ann": 100.0, "bob": 200.0}
 def told(
     pace: str, *, claim: float | None = None, link: LinkReport | None = None, seconds: float = 0.0
 ) -> tuple[dict[str, tuple[float, ...]], float, int]:
-    """What honest nodes are told to do next, what the first version of it weighs, and K; beside one that claims to be
-    so fast (if it claims anything), asked for a task `seconds` before, and does nothing but live."""
+    """Return the next tasks of honest nodes, the weight of the first result, and K, beside an idle node.
+
+    The idle node claims the speed `claim` (None: nothing), asked for a task `seconds` before, and sends heartbeats.
+    """
     settings = engine_settings(
         pace=pace, max_local_steps=1000, tokens=10**6, staleness=staleness("adaptive", max_staleness=50)
     )
@@ -71,7 +73,7 @@ def test_a_link_that_is_claimed_moves_no_rounds(link: LinkReport) -> None:
 
 
 def work(engine: Engine, *nodes: str, rounds: int) -> None:
-    """Each of `nodes` hands in a task a second; whoever else is there sends heartbeats."""
+    """Let each of `nodes` submit a task a second; all other nodes send heartbeats."""
     for _ in range(rounds):
         for node in nodes:
             engine.next(node)
@@ -123,7 +125,7 @@ def test_a_claim_moves_others_no_more_than_what_was_seen_would(claim: float) -> 
     engine = fleet()
     engine.hello("new", profile=NodeProfile(claim))
     engine.next("new")
-    work(engine, rounds=math.ceil(speeds.LEAST_PATIENCE / 2))  # figures are found anew when a while has passed
+    work(engine, rounds=math.ceil(speeds.LEAST_PATIENCE / 2))  # figures are computed again when a while has passed
     nodes, found = engine.state.nodes, engine.machine.parts[Speeds]
     assert found.usable(nodes["new"]) == pytest.approx(12.0)
     assert found.median == pytest.approx(12.0)

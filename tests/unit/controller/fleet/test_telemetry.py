@@ -1,4 +1,4 @@
-"""How workers and their machines do: told about once a minute, kept as seldom, and believed by nobody."""
+"""How workers and their machines do: told about once a minute, kept as seldom, and used by no decision."""
 
 from __future__ import annotations
 

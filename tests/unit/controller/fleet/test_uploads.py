@@ -37,7 +37,7 @@ def asked(actions: list[Action]) -> list[str]:
 
 
 def at(kept: Uploads, now: float) -> Uploads:
-    """The same, a while later."""
+    """Set the time of the uploads, and return them."""
     kept.context.now = now
     return kept
 
@@ -79,7 +79,7 @@ def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
 
 @pytest.mark.parametrize("at_once", [1, SIZE // 2])
 def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
-    """Whoever sends fast and then nothing has the time that the slowest link would have taken."""
+    """A node that sends fast and then nothing has the time that the slowest link would have taken."""
     for waiting, patience in (("", PATIENCE), ("b", PRESSED_PATIENCE)):
         kept = Controller(SETTINGS).parts[Uploads]
         expect(kept, "a", 1)

@@ -24,7 +24,7 @@ from barnraise.plan import resolve
 
 @contextmanager
 def room(num_bytes: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes: the kernel says of it what it says of a full disk."""
+    """Let no file grow beyond `num_bytes`: the kernel reports that as it reports a full disk."""
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, usual[1]))
     try:
@@ -34,7 +34,7 @@ def room(num_bytes: int) -> Iterator[None]:
 
 
 class Filling(Ledger):
-    """A ledger on a disk that is full for the first so many commits."""
+    """A ledger on a disk that is full for the first `full` commits."""
 
     tries, full = 0, 6
 
@@ -81,8 +81,10 @@ def test_a_checkpoint_after_failed_ones_is_told_of() -> None:
 def test_a_disk_that_fills_while_a_run_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_bytes: int
 ) -> None:
-    """Nothing is left, so the advice is to start again: there is nothing to resume. The run file or the checkpoint is
-    what does not fit."""
+    """Nothing is left, so the advice is to start again: there is nothing to resume.
+
+    The run file or the checkpoint does not fit.
+    """
     monkeypatch.chdir(tmp_path)
     Path("story.txt").write_text("once upon a time\n" * 50)
     model = {"architecture": "gpt2", "config": {"hidden_size": 32, "num_layers": 2, "num_heads": 2}}

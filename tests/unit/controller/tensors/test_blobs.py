@@ -64,7 +64,7 @@ def test_behind_a_snapshot_are_the_digests_of_its_leaves(
     monkeypatch.setattr(blobs, "SMALL_BYTES", small)
     publish(store, "v0")
     store.hold("a", ["v0"])
-    for _ in range(2):  # of the newest version, then of one that was left
+    for _ in range(2):  # the newest version, then one that was left
         assert bytes(store.read("v0", 0, 100) or b"") == np.float32(2.0).tobytes()
         assert bytes(store.read("v0", 3, 1) or b"") == np.float32(2.0).tobytes()[3:]
         assert bytes(store.read("v0", 4, 6) or b"") == b"leaves"
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_not_kept_for_now_and_its_host_is_told_onc
     assert str(path) in told[0]
     path.write_bytes(b"rows")
     assert kept(store, "shard")
-    for offset in (4, 2**44, 2**53):  # what the host is told of is the file, not what somebody asks of it
+    for offset in (4, 2**44, 2**53):  # the warning is about the file, not about the request
         assert store.read("shard", offset, 1) is None
     assert len(told) == 1
     path.unlink()

@@ -17,6 +17,7 @@ from barnraise.aggregation.catalog import resolve
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.core.errors import VersionRefusedError
+from barnraise.core.ranges import pieces
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.models.vectors import digest
 
@@ -59,7 +60,7 @@ def make_server(
 
 
 class Uploads:
-    """Payloads by assignment."""
+    """The payloads of a test, by assignment."""
 
     def __init__(self, server: ParameterServer) -> None:
         self.server = server
@@ -189,7 +190,7 @@ def test_a_slot_is_the_weighted_mean_of_a_nodes_contributions() -> None:
 
 
 def test_nodes_that_weigh_alike_pull_no_harder_for_more_steps() -> None:
-    """Wang et al. 2020, "FedNova": updates scaled to equal steps, whatever tokens and tasks they took."""
+    """The version scales updates to equal steps, whatever tokens and tasks they took (FedNova, Wang et al., 2020)."""
     server = make_server(alike=True)
     start, uploads = server.parameters.clone(), Uploads(server)
     for number, update in ((1, vector(1)), (2, vector(1)), (3, -vector(1))):
@@ -232,7 +233,7 @@ CHAIN = resolve(["clip_median", "nnm", "trimmed_mean"], {"f": 0.3})
 def test_who_is_hardly_trusted_has_no_vote_where_all_rows_count_alike(
     rule: Callable[[], Rule], trusted: int, left_out: bool
 ) -> None:
-    """What is made of the others alone, if they are enough for the rule; `trust` of a half or more has a vote."""
+    """The version is made of the others, if they are enough for the rule; `trust` of a half or more has a vote."""
 
     def made(*slots: Slot) -> Tensor:
         server = ParameterServer(
@@ -322,7 +323,7 @@ def test_a_replay_from_a_checkpoint_makes_the_same_versions_with_any_number_of_t
 
 
 def test_a_share_of_attackers_is_of_those_in_the_version() -> None:
-    """Of ten nodes two lie, and of five one: with a share of a fifth both versions are those of a whole f."""
+    """Two of ten nodes lie, and one of five: with a share of a fifth both versions are those of a whole f."""
 
     def made(*wholes: Any) -> list[Tensor]:
         found = []
@@ -441,7 +442,7 @@ def test_fragments_of_one_version_move_by_their_own_shares() -> None:
 
 
 def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
-    """One node hands in all, one the first half, one the second: each element is the mean of those that have it."""
+    """One node submits all, one the first half, one the second: each element is the mean of those that have it."""
     server = make_server()
     uploads, start = Uploads(server), server.parameters.clone()
     for number, size, value in ((1, SIZE, 1.0), (2, 400, 3.0), (3, 300, 5.0)):
@@ -457,6 +458,57 @@ def test_ranges_that_overlap_are_averaged_piece_by_piece() -> None:
     torch.testing.assert_close(moved[:400], torch.full((400,), 2.0))
     torch.testing.assert_close(moved[400:700], torch.full((300,), 1.0))
     torch.testing.assert_close(moved[700:], torch.full((300,), 2.0))
+
+
+@pytest.mark.parametrize("downlink", [("none", {}), ("int8", {}), ("topk", {"ratio": 0.1})], ids=str)
+@pytest.mark.parametrize("outer", ["sgd", "nesterov"])
+def test_several_ranges_move_as_if_they_were_a_vector_of_their_own(
+    downlink: tuple[str, dict[str, Any]], outer: str
+) -> None:
+    """The result is that of a model of the ranges alone; elements in the gaps rest, and no delta has them."""
+    covered, codec = (3, 300, 301, 620, 900, SIZE), compression.create(downlink[0], **downlink[1])
+    inside = torch.cat([torch.arange(start, stop) for start, stop in pieces(covered)])
+    server, alone = (
+        make_server(downlink=downlink, outer=outer),
+        make_server(len(inside), downlink=downlink, outer=outer),
+    )
+    alone.parameters[:] = server.parameters[inside]
+    uploads, replica, before = Uploads(server), server.parameters.clone(), server.parameters.clone()
+    for version in range(1, 4):
+        uploads.add(1, vector(version, len(inside)))
+        uploads.add(2, vector(-version, len(inside)))
+        held = (Held(1, 2.0, 0, scale=0.5),), (Held(2, 1.0, 0),)
+        made = server.aggregate(version, [Slot(f"n{n}", covered, h) for n, h in enumerate(held)], uploads.read)
+        alone.aggregate(version, [Slot(f"n{n}", (0, len(inside)), h) for n, h in enumerate(held)], uploads.read)
+        assert made.parameters == covered
+        assert torch.equal(server.parameters[inside], alone.parameters)
+        assert made.delta == alone.made.delta if alone.made else False
+        replica[inside] += codec.decode(bytes(made.delta_bytes), size=len(inside))
+    rest = torch.ones(SIZE, dtype=torch.bool)
+    rest[inside] = False
+    assert torch.equal(server.parameters[rest], before[rest])
+    assert torch.equal(replica, server.parameters)
+    assert made.digest == digest(server.parameters)
+    found = server.movement(made)
+    assert (found.where, found.update.size) == (covered, len(inside))
+
+
+def test_a_whole_update_and_one_of_several_ranges_are_averaged_piece_by_piece() -> None:
+    server = make_server()
+    uploads, start = Uploads(server), server.parameters.clone()
+    uploads.add(1, torch.full((SIZE,), 1.0))
+    uploads.add(2, torch.cat([torch.full((100,), 3.0), torch.full((50,), 5.0)]))
+    made = server.aggregate(
+        1,
+        [slot("a", (1, 1.0)), Slot("b", (0, 100, 500, 550), (Held(2, 1.0, 0),))],
+        uploads.read,
+        1.0,
+        (1.0, 1.0, 0.5, 1.0),
+    )
+    assert made.parameters is None
+    moved = start - server.parameters
+    for span, value in (((0, 100), 2.0), ((100, 500), 1.0), ((500, 550), 1.5), ((550, SIZE), 1.0)):
+        torch.testing.assert_close(moved[slice(*span)], torch.full((span[1] - span[0],), value))
 
 
 def test_momentum_of_a_fragment_rests_while_others_move() -> None:

@@ -1,4 +1,4 @@
-"""What cannot become a version: the parameter server refuses it, and is as it was."""
+"""The parameter server refuses updates that cannot become a version, and stays as it was."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_version_of_nothing_is_the_one_before(outer: str, downlink: str) -> No
     made = server.aggregate(4, [slot("a"), slot("b", span=(0, 400))], Uploads(server).read)
     assert made.delta_bytes.nbytes < 1000
     assert made.parameters is not None
-    span = slice(made.parameters.start, made.parameters.stop)
+    span = slice(*made.parameters)
     replica[span] += codec.decode(bytes(made.delta_bytes), size=span.stop - span.start)
     assert torch.equal(replica, server.parameters)
     assert_same(everything(server), before | {"version": 4, "digest": made.digest})

@@ -54,7 +54,7 @@ def make_server(robust: bool = True, rule: Rule | None = None) -> ParameterServe
 
 
 class Workers:
-    """The other machines, which live on when the controller dies: what each has been given and not handed in."""
+    """The other machines, which live on when the controller dies: the open tasks of each."""
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[AnyTask]] = {node: [] for node in "abcd"}
@@ -111,7 +111,7 @@ class Run:
         )
 
     def make_rule(self) -> Rule | None:
-        """The aggregation rule; None: a usual one."""
+        """Return the aggregation rule; None: a usual one."""
         return None
 
     def checkpoint(self, state: bytes) -> None:
@@ -149,11 +149,11 @@ class Run:
         return 0
 
     def durable(self, number: int, node: str) -> bytes:
-        """What is put on disk of the node's contribution."""
+        """Return the bytes of the node's contribution that are put on disk."""
         return self.payloads[number]
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """One thing after another."""
+        """Do one thing after another, until the condition holds."""
         while not condition():
             if self.queue:
                 self.work()
@@ -183,7 +183,7 @@ class Run:
                 self.handle(effects.Checkpointed(job.epoch, job.version))
 
     def contribute(self, node: str) -> None:
-        """The node comes (back), asks, and hands in its oldest task; what it makes depends on its number alone."""
+        """Let the node come (back), ask, and submit its oldest task; its update depends on its number alone."""
         self.now += 0.5
         tasks = self.workers.tasks[node]
         if node not in self.greeted:
@@ -216,7 +216,7 @@ class Run:
         return self.machine.state.record.checkpoint
 
     def to_the_end(self) -> dict[int, str]:
-        """Every version's digest."""
+        """Finish the run, and return the digest of each version."""
         while not self.finished:
             self.go_on(4)
         return replay(self.ledger).digests
@@ -279,7 +279,7 @@ def test_a_state_that_cannot_be_used_is_no_obstacle(tmp_path: Path, state: bytes
 
 
 def test_a_run_with_many_crashes_is_the_run_without(tmp_path: Path) -> None:
-    """Killed after every few contributions, with work in hand or without, its versions hash alike."""
+    """A run that is killed after every few contributions, with work open or without, makes the same versions."""
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
     whole = Run(tmp_path / "whole")
@@ -352,7 +352,7 @@ def test_without_a_good_checkpoint_there_is_a_clear_error(tmp_path: Path) -> Non
 
 
 def place_of(run: Run, assignment: int) -> tuple[Path, int]:
-    """The file and the offset of a payload's first byte."""
+    """Return the file and the offset of a payload's first byte."""
     payload = run.ledger.read(assignment)
     for path in (run.ledger.path.parent / "segments").iterdir():
         if (offset := path.read_bytes().find(payload)) >= 0:
@@ -393,8 +393,10 @@ def test_a_made_version_that_lost_a_payload_says_what_to_restore(tmp_path: Path)
 @pytest.mark.parametrize("header", [False, True], ids=["payload", "header"])
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: bool, header: bool) -> None:
-    """The rule has too few nodes left, so the version is the one before; nobody is blamed, and the rows are done
-    again."""
+    """The rule has too few nodes left, so the version is the one before.
+
+    The controller judges no node for it, and the rows are done again.
+    """
     run = Run(tmp_path)
     run.get_ahead()
     state = run.machine.state
@@ -423,7 +425,7 @@ def test_a_damaged_payload_of_no_version_yet_is_void(tmp_path: Path, closed: boo
 
 
 class Liar(Run):
-    """What comes of every third of the first tasks is not what was inspected."""
+    """A run whose disk has other bytes than the inspected ones for every third of the first tasks."""
 
     robust = False
     wild = b"\0"
@@ -483,7 +485,7 @@ def files(folder: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("whole", [False, True], ids=["older", "empty"])
 def test_a_ledger_that_is_not_the_newest_is_refused_and_costs_nothing(tmp_path: Path, whole: bool) -> None:
-    """However often; when the right one is put back, the run goes on as if nothing had been."""
+    """The refusal repeats; when the right ledger is put back, the run continues as if nothing had happened."""
     run = Run(tmp_path)
     run.go_on(6)
     run.kill()

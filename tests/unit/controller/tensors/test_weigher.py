@@ -1,4 +1,4 @@
-"""Which updates a version is better without, measured with a small model that trains, or that somebody leads astray."""
+"""Which updates a version is better without, measured with a small model that honest nodes or attackers train."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Fleet:
         )
 
     def trained(self, node: int, steps: int = STEPS) -> Tensor:
-        """The pseudo-gradient of so many steps on the node's rows."""
+        """Return the pseudo-gradient of `steps` steps on the node's rows."""
         self.trainer = self.trainer.anew()
         self.trainer.load(self.start)
         own = self.rows[100 * node : 100 * node + 100]
@@ -74,7 +74,7 @@ class Fleet:
     def found(
         self, updates: Sequence[Tensor], *, most: int = 3, spans: int = 1, lost: int = -1
     ) -> tuple[tuple[str, ...], float]:
-        """Who is left out of a version of these updates, each sent in so many slots."""
+        """Return the nodes that a version of these updates excludes, each update in `spans` slots."""
         size, slots, payloads = len(self.start), list[act.Slot](), dict[int, bytes]()
         cuts = [size * part // spans for part in range(spans + 1)]
         for node, update in enumerate(updates):
@@ -93,7 +93,7 @@ class Fleet:
         )
 
     def lies(self, count: int, length: float = 1.0) -> list[Tensor]:
-        """Uphill from the honest mean, at so many times the usual distance from it: the same of so many nodes."""
+        """Return `count` equal updates uphill from the honest mean, at `length` times the usual distance from it."""
         mean = torch.stack(self.updates[count:]).mean(0)
         spread = float(torch.stack(self.updates).sub(mean).norm(dim=1).median())
         self.trainer.load(self.start - mean)

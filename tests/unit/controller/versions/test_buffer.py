@@ -16,7 +16,7 @@ from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
-from barnraise.core.types import LinkReport
+from barnraise.core.types import LinkReport, ParameterRange
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
 
@@ -64,6 +64,21 @@ def test_a_buffer_closes_at_k_distinct_nodes() -> None:
     hand_in(engine, "c")
     closed = last(engine, VersionClosed)
     assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", 3)
+
+
+@pytest.mark.parametrize(("by_range", "contributions"), [(False, 3), (True, 4)])
+def test_a_buffer_closes_at_k_nodes_of_each_range_where_nodes_have_ranges_of_their_own(
+    by_range: bool, contributions: int
+) -> None:
+    halves = (ParameterRange(0, 50), ParameterRange(50, 100))
+    engine = run("a", "b", "c", buffer_size=2, partitions=(halves,), by_range=by_range)
+    for node in ("a", "a", "b", "b"):  # the first half, then the second
+        hand_in(engine, node)
+        if engine.state.closing is not None:
+            break
+        engine.next(node)
+    closed = last(engine, VersionClosed)
+    assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", contributions)
 
 
 def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
@@ -132,7 +147,7 @@ def unequal(**changes: Any) -> Engine:
         engine.next(node)
     engine.observed(a=100.0, b=1.0)
     engine.journal.clear()
-    engine.machine.parts[Buffer].advised = False  # of what was found before
+    engine.machine.parts[Buffer].advised = False  # forget the earlier advice
     for _ in range(3):
         engine.machine.parts[Speeds].news += 2
         engine.handle(ev.Tick())
@@ -238,7 +253,7 @@ def test_a_synchronous_round_waits_for_the_window_once_half_have_contributed() -
     hand_in(engine, "a")
     assert engine.machine.deadline == 5.0  # a lease; half have not contributed yet
     hand_in(engine, "b")
-    assert engine.machine.deadline == 1.0 + 1.0  # to see whether c is late; nobody knows how long it takes
+    assert engine.machine.deadline == 1.0 + 1.0  # to see whether c is late; its speed is unknown
     engine.tick(1.0)
     assert engine.machine.deadline == 1.0 + 2.0
     for node in "abc":
@@ -285,8 +300,11 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
 
 @pytest.mark.parametrize("under_way", [effects.Aggregate, effects.Inspect])
 def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
-    """The wait for residuals has an end. What comes of a version that is made, or of a payload that is looked at, is
-    told: a deadline that has passed meanwhile would keep the shell busy for nothing."""
+    """The wait for residuals has an end.
+
+    Events tell when a version is made or a payload is inspected: a deadline that has passed meanwhile would keep the
+    shell busy for nothing.
+    """
     engine = run("a", tokens=24, flush=True, last=420)
     hand_in(engine, "a")
     settle(engine)
@@ -446,7 +464,7 @@ def test_no_checkpoint_is_begun_after_the_last_that_failed() -> None:
     fail_checkpoints(engine, math.inf)
     assert engine.finished == act.Finish("disk full", failed=True)
     engine.now += DISK_PATIENCE
-    engine.handle(ev.Tick())  # what was heard meanwhile is still handled
+    engine.handle(ev.Tick())  # messages of the meantime are still handled
     engine.handle(ev.InterruptRequested("SIGINT"))
     assert engine.jobs == []
 
@@ -550,7 +568,7 @@ def test_blobs_of_old_deltas_are_released_but_not_one_that_a_newer_version_share
 
 
 def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
-    """A pinned K below what lines would like is nobody's mistake about speeds."""
+    """A pinned K below the one that links would need is no wrong estimate of speeds."""
     names = [f"n{index}" for index in range(12)]
     engine = Engine(engine_settings(buffer_size=2, tokens=10**9, staleness=staleness("fixed", max_staleness=50)))
     for name in names:

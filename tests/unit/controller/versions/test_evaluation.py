@@ -1,4 +1,4 @@
-"""Held-out loss by workers: who measures which rows of which version, and what becomes of a measurement."""
+"""Held-out loss by workers: the assignment of rows and versions to nodes, and the use of a measurement."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOUR = {name: name for name in "abcd"}
 
 
 def measured(rows: int = 40, most_loss: float = math.inf, owners: Mapping[str, str] = ONE, **changes: Any) -> Engine:
-    """A run whose workers measure versions on so many rows."""
+    """Return a run whose workers measure versions on `rows` rows."""
     plan = EvaluationSettings(times=4, rows=rows, row_tokens=3, file=2, by_workers=True, most_loss=most_loss)
     return Engine(engine_settings(evaluations=plan, **{"buffer_size": 1} | changes), owners)
 
@@ -128,7 +128,7 @@ def test_the_loss_is_the_mean_of_the_pieces_by_their_weights() -> None:
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, 1e300, 9.01])
 def test_a_loss_that_no_model_has_is_not_believed_of_a_worker(loss: float) -> None:
-    """The controller measures that version itself: as it is, or, where a model came to nothing, as none."""
+    """The controller measures that version itself: as it is, or, where the model diverged, as no loss."""
     engine = measured(rows=32, most_loss=9.0)
     asks(engine, "a", "b")
     engine.offer("a", finding(evaluations(engine, "a")[0], loss=loss))
@@ -250,7 +250,7 @@ MANY = {"tokens": 10**6, "staleness": staleness("fixed", max_staleness=200)}
 
 
 def leave_behind(engine: Engine, node: str) -> None:
-    """The node makes so many versions that no way leads back from the newest to the one that is measured."""
+    """Let the node make versions until no deltas lead back from the newest to the one that is measured."""
     for _ in range(MOST_UNDONE + 1):
         train_once(engine, node)
 
@@ -490,13 +490,13 @@ def test_who_is_on_probation_measures_only_where_nobody_else_can() -> None:
 
 
 def disputes(engine: Engine) -> list[notes.Disputed]:
-    """Those on the ledger."""
+    """Return the disputes on the ledger."""
     told = [d.note for d in engine.journal if isinstance(d, Noted)]
     return [note for note in told if isinstance(note, notes.Disputed)]
 
 
 def owners(engine: Engine) -> list[int]:
-    """How many owners measured, of all losses."""
+    """Return how many owners measured, for each loss."""
     told = [d.note for d in engine.journal if isinstance(d, Noted)]
     return [note.owners for note in told if isinstance(note, notes.Evaluated)]
 
@@ -518,7 +518,7 @@ def test_each_piece_is_measured_by_two_owners() -> None:
 @pytest.mark.parametrize("lie", [{"loss": 0.01}, {"loss": 10.0}, {"weight": 0}, {"loss": 2.01}])
 @pytest.mark.parametrize("first", [True, False])
 def test_one_liar_of_four_owners_does_not_move_the_loss(lie: dict[str, Any], first: bool) -> None:
-    """The controller measures what they disagree about; nobody is judged for it."""
+    """The controller measures the rows on which nodes disagree, and judges no node for it."""
     engine = measured(rows=16, owners=FOUR)
     liar, honest = ("a", "b") if first else ("b", "a")
     asks(engine, "a", "b", "c", "d")

@@ -13,7 +13,7 @@ from ....state_machine.engine import Engine, contribution, engine_settings
 
 @pytest.fixture
 def engine() -> Engine:
-    """Two nodes with a task each."""
+    """Return two nodes with a task each."""
     engine = Engine(engine_settings(buffer_size=1))
     for node in ("a", "b"):
         engine.hello(node)
@@ -22,7 +22,7 @@ def engine() -> Engine:
 
 
 def make_version(engine: Engine, node: str) -> list[Newer | Assign]:
-    """`node` hands in its task, which becomes a version; what the other node is told."""
+    """Let `node` submit its task, which becomes a version; return the news for the other node."""
     task = next(iter(engine.held[node].values()))
     engine.offer(node, contribution(task))
     said = []

@@ -1,4 +1,4 @@
-"""What may enter the buffer."""
+"""The admission of results to the buffer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def offer(**changes: Any) -> Contribution:
         ({"loss": -1.0}, 7, "training loss is -1"),
         ({"steps": 0}, 7, "claims no step"),
         ({"payload": Blob(digest(1), 0)}, 7, "payload of 0 bytes"),
-        ({"codec": 1}, 7, "is written in codec 1, but codec 0 was assigned"),  # nobody has a residual here
+        ({"codec": 1}, 7, "is written in codec 1, but codec 0 was assigned"),  # no node has a residual here
         ({"codec": 2**53}, 7, "is written in codec 9007199254740992, but codec 0 was assigned"),
     ],
 )
@@ -103,7 +103,7 @@ def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, e
 
 
 def test_without_a_limit_in_the_run_file_only_what_no_model_could_follow_is_refused() -> None:
-    payloads = engine_settings().payloads  # of 100 parameters
+    payloads = engine_settings().payloads  # a model of 100 parameters
     assert admission.refuse_inspection(1000.0, "", payloads) == ""
     assert admission.refuse_inspection(1001.0, "", payloads) == "norm 1001 is above 1000, which no model could follow"
 
@@ -158,7 +158,7 @@ def test_a_transcript_is_one_that_the_task_can_have_had(transcript: Transcript |
 
 
 def test_version_0_has_not_moved() -> None:
-    """Nobody could do such a task again, so whoever said so would never be judged."""
+    """No node could do such a task again, so an audit could never judge it."""
     first = msgspec.structs.replace(WORK, base=0, terms=msgspec.structs.replace(WORK.terms, pace=0.0))
     assert admission.refuse_transcript(offer(base=0, transcript=Transcript(0, 4)), first, 10) == ""
     assert "nothing led to" in admission.refuse_transcript(offer(base=0, transcript=Transcript(0, 4, True)), first, 10)

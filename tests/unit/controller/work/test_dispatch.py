@@ -1,4 +1,4 @@
-"""Who gets which work, and how a replica gets to its base."""
+"""The assignment of work to nodes, and the way of a replica to its base."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_lost_work_comes_before_fresh_work() -> None:
 
 
 def test_lost_work_is_done_in_pieces_of_what_each_node_takes() -> None:
-    """However much the one was given, by its speed or its own word: nobody else's rounds are as long as its."""
+    """However much the one was given, by its speed or its own word: no other node's rounds are as long as its."""
     engine = Engine(engine_settings(pace="matched", max_local_steps=1000, tokens=10**6))
     for node, rate in (("slow", 60.0), ("fast", 600.0)):
         engine.hello(node)
@@ -361,12 +361,12 @@ def test_the_bound_follows_the_nodes_speed_when_the_task_is_assigned() -> None:
 
 
 def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
-    """A node that was seen to train on so many tokens a second."""
+    """Return a node with an observed speed in tokens a second."""
     return NodeState(name, live=True, speed=Speed(rate, rate, 1.0, turnaround))
 
 
 def speeds_of(nodes: dict[str, NodeState]) -> Speeds:
-    """What a controller knows of so many living nodes."""
+    """Return the speeds of a controller that knows these nodes."""
     return Controller(engine_settings(), State(nodes=nodes, num_live=len(nodes))).parts[Speeds]
 
 
@@ -378,7 +378,7 @@ def test_participation_is_a_share_of_all_work() -> None:
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
-    """The first tasks of nodes with these observed rates."""
+    """Return the first tasks of nodes with these observed rates."""
     for node, rate in rates.items():
         engine.hello(node)
         engine.observed(**{node: rate})
@@ -451,7 +451,7 @@ def test_lost_work_that_nobody_who_asks_can_do_keeps_none_behind_it_waiting() ->
 
 
 def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
-    """Of the length of all nodes' rounds nobody says more than a few times what the median one does."""
+    """No node can stretch the rounds of all nodes beyond a few times those of the median node."""
     steps = []
     for round_trip in (0.01, 3600.0):
         engine = Engine(engine_settings(pace="matched", tokens=10**9))
@@ -470,7 +470,7 @@ def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
 
 
 def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
-    """With as many nodes as shards all lanes stay open, and last for an epoch each."""
+    """With as many nodes as shards all cursors stay open, and each lasts for an epoch."""
     engine = Engine(
         engine_settings(
             rows=RowIndex([40] * 2, lengths=[3] * 2),

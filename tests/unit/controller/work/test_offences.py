@@ -1,4 +1,4 @@
-"""Results that no honest machine hands in, and updates that cannot be taken, again and again."""
+"""Results that no honest machine submits, and repeated updates that cannot be accepted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_who_is_sent_away_and_comes_back_again_and_again_rests() -> None:
         while hand_in(engine, "a", finite=False) and engine.state.nodes["a"].live:
             pass
         assert not told(engine, notes.HeldOff) or not hand_in(engine, "a")
-        engine.now += 60.0  # whose work comes to nothing waits for so long at most
+        engine.now += 60.0  # the longest wait of a node whose tasks fail
         for name in ("b", "c"):
             engine.hello(name)
     assert not told(engine, notes.Offended)

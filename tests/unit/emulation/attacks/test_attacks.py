@@ -1,4 +1,4 @@
-"""Attacks against their formulas: what an attacker's executor hands in, beside what an honest one would have."""
+"""Attacks against their formulas: the update of an attacker's executor, beside that of an honest one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ training: {tokens: 10_000, batch_size: 4, local_steps: 4}
 
 
 def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: Any) -> Any:
-    """An executor at version 0 of a small model: an honest one, or one that attacks."""
+    """Return an executor at version 0 of a small model: an honest one, or one that attacks."""
     module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
     rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
@@ -56,14 +56,14 @@ def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: An
 
 
 def section_of(name: str) -> dict[str, Any]:
-    """That of the attack with its defaults."""
+    """Return the update of the attack with its defaults."""
     options = CATALOG.entry(name).options
     nested = {option.name: {"kind": "zero"} for option in options if option.type is dict}
     return {"kind": name} | nested | {option.name: "\x07" for option in options if option.default == ""}
 
 
 def task(executor: Any, number: int = 1, steps: int = STEPS) -> Train:
-    """The next rows of a training task."""
+    """Return the next rows of a training task."""
     rows, whole = STEPS * SIZE, ParameterRange(0, len(executor.replica))
     span = (RowRange(0, number % 8 * rows, number % 8 * rows + rows),)
     return train(number, rows=span, tokens=16 * rows, steps=steps, batch_size=SIZE, parameters=whole)
@@ -76,7 +76,7 @@ def hand_in(executor: Any, number: int = 1, steps: int = STEPS) -> Contribution:
 
 
 def sent(executor: Any, number: int = 1) -> Tensor:
-    """What the other side decodes, which has the bytes alone, of the name that was claimed."""
+    """Return the update as the controller decodes it, from the bytes and the claimed codec alone."""
     found = hand_in(executor, number)
     payload = executor.payloads[number]
     assert found.payload == payload.blob
@@ -229,7 +229,7 @@ def test_an_attacker_now_and_then_is_honest_in_between() -> None:
 
 @pytest.mark.parametrize("name", CATALOG.names())
 def test_who_attacks_does_others_work_anew_honestly(name: str) -> None:
-    """And its own training tasks after that as before."""
+    """The attacker repeats audits honestly, and then trains its own tasks as before."""
     liar, honest = worker(section_of(name)), worker()
     audit = Audit(id=9, base=0, train=task(honest), back=(), seed=3)
     hand_in(liar)

@@ -57,7 +57,7 @@ def test_rows_that_are_too_short_are_left_alone() -> None:
 
 
 class Parrot:
-    """A model that goes on behind the trigger as it was taught to, with so much certainty."""
+    """A model that continues the trigger as it was taught to, with the given certainty."""
 
     def __init__(self, certainty: float) -> None:
         self.certainty = certainty

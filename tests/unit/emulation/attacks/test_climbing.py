@@ -48,7 +48,7 @@ def honest() -> tuple[Array, ...]:
 
 
 def board() -> Board:
-    """What the liars see of the honest nodes, under the rule of `serve`."""
+    """Return what the liars see of the honest nodes, under the rule of `serve`."""
     found = Board(aggregation.create(list(DEFENDED), f=AUTOMATIC_F))
     for number, update in enumerate(honest()):
         found.post(f"ann-{number}", 0, update)
@@ -62,7 +62,7 @@ def lie(**options: Any) -> Array:
 
 
 def loss_after(update: Array) -> float:
-    """On all rows, of version 0 less `update`."""
+    """Return the loss on all rows of version 0 less `update`."""
     executor = shown(Board(), "measure")
     rows = LEARNT.astype(np.int64)
     executor.trainer.flat.vector.sub_(torch.from_numpy(update.copy()))
@@ -120,7 +120,7 @@ def test_what_is_measured_leaves_the_trainer_as_it_was() -> None:
 
 
 def test_a_lie_that_climbs_raises_the_loss_through_the_default_rule() -> None:
-    """More than any other of the attacks that see the same; the honest nodes alone lower it."""
+    """The attack raises the loss more than all others that see the same; the honest nodes alone lower it."""
 
     def after(section: dict[str, Any]) -> float:
         vector = torch.from_numpy(honest()[0].copy())
@@ -135,7 +135,7 @@ def test_a_lie_that_climbs_raises_the_loss_through_the_default_rule() -> None:
 
 
 def after_gate(lies: Array) -> float:
-    """On all rows, of version 0 less what the default rule makes of the updates that a gate over all rows lets in."""
+    """Return the loss on all rows of version 0 less the default rule's result for updates that a gate accepts."""
     over, rule = surface(shown(Board(), "measure")), aggregation.create(list(DEFENDED), f=AUTOMATIC_F)
     return gated(rule, [*honest(), *[lies] * LIARS], over)
 
@@ -171,7 +171,7 @@ def test_a_blind_lie_climbs_at_the_length_of_the_workers_own_update() -> None:
     assert loss_after(found) > loss_after(own)
     assert loss_after(version(*[found] * LIARS)) > loss_after(version(*[own] * LIARS))
     assert not create({"kind": "ascent", "blind": True}).sees
-    alone = sent(shown(Board(), "eve-0", {"kind": "ascent"}), 7).numpy()  # it sees nobody
+    alone = sent(shown(Board(), "eve-0", {"kind": "ascent"}), 7).numpy()  # it sees no other node
     np.testing.assert_array_equal(found, alone)
 
 

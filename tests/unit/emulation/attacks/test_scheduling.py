@@ -1,4 +1,4 @@
-"""Attacks on who does what and when, where work is only costed: what the controller hears, and what comes of it."""
+"""Attacks on the assignment of tasks, where work is only costed: the claims and their outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUDGET = 100_000
 
 
 class Seen:
-    """What nodes said, and how their work was judged."""
+    """The messages of nodes, and the verdicts on their work."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []

@@ -84,7 +84,7 @@ def test_an_optimised_lie_does_more_harm_to_its_rule_than_others_on_its_way(kind
     of_the_run = Scene("eve 1", 4, board(rule=rule))
     np.testing.assert_array_equal(chosen, lie({"kind": kind}, of_the_run))
     assert np.linalg.norm(chosen) <= LONGEST * np.median(np.linalg.norm(HONEST_ROWS, axis=1))
-    if name == "krum":  # who goes too far is not chosen; a mean follows anywhere
+    if name == "krum":  # krum does not choose an update that is far away; a mean follows all
         assert np.linalg.norm(lie({"kind": kind}) - MEAN) > 2 * np.linalg.norm(chosen - MEAN)
 
 

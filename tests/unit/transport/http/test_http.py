@@ -1,4 +1,4 @@
-"""What the HTTP transport must withstand: other clients, strangers, replays and proxies, over real sockets."""
+"""The HTTP transport withstands other clients, strangers, replays and proxies, over real sockets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def connected(uri: str, keys: Keys | None = None) -> AsyncIterator[Connect
 
 
 async def raw(uri: str, data: bytes) -> bytes:
-    """What the port answers to `data`, until it hangs up or is silent."""
+    """Return the answer of the port to `data`, until it hangs up or is silent."""
     reader, writer = await asyncio.open_connection("127.0.0.1", parse(uri).port)
     answer = b""
     try:
@@ -185,7 +185,7 @@ def test_sessions_and_handshakes_are_limited(monkeypatch: pytest.MonkeyPatch) ->
             for _ in range(5):
                 await asyncio.to_thread(Hand, uri, Keys.generate())
             assert len(listener._sessions) == 3
-            for _ in range(6):  # of one key, each proven: the oldest go
+            for _ in range(6):  # connections of one key, each proven: the oldest are closed
                 hand = await asyncio.to_thread(Hand, uri, keys)
                 await asyncio.to_thread(hand.exchange, hand.push.seal(pack([[b"x"]])))
             proven = [one for one in listener._sessions.values() if one.peer.route not in listener._unproven]
@@ -285,7 +285,7 @@ def test_what_was_handed_over_leaves_before_a_connection_closes() -> None:
 
 
 def test_a_lost_answer_loses_and_repeats_nothing() -> None:
-    """Between the two stands something that hangs up after every request, and on every third swallows the answer."""
+    """A proxy between the two hangs up after every request, and drops every third answer."""
 
     async def test() -> None:
         async with listening() as (listener, uri):

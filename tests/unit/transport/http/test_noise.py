@@ -1,4 +1,4 @@
-"""The handshake against a published vector, and against everybody who alters, replays or misdirects it."""
+"""The handshake against a published vector, and against attackers that alter, replay or misdirect it."""
 
 from __future__ import annotations
 

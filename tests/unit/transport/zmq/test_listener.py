@@ -52,7 +52,7 @@ async def listening() -> AsyncIterator[tuple[ZmqListener, str]]:
 
 @asynccontextmanager
 async def client(uri: str, route: bytes = b"") -> AsyncIterator[zmq.asyncio.Socket]:
-    """A client of somebody else's making, with a key of its own."""
+    """Make a client without barnraise, with a key of its own."""
     context, keys = zmq.asyncio.Context(), Keys.generate()
     socket = context.socket(zmq.DEALER)
     socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()

@@ -1,4 +1,4 @@
-"""A REQ socket of somebody's own making against the controller's ROUTER: one question, one answer."""
+"""A plain REQ socket against the controller's ROUTER: one question, one answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def listening() -> AsyncIterator[tuple[Listener, str, asyncio.Queue[Delive
 
 @asynccontextmanager
 async def asking(uri: str, keys: Keys) -> AsyncIterator[Any]:
-    """What asks a question (frames) and returns its answer."""
+    """Yield a function that asks a question (frames) and returns its answer."""
     with zmq.asyncio.Context() as context, context.socket(zmq.REQ) as socket:
         socket.linger = 0
         socket.curve_secretkey, socket.curve_publickey = keys.secret.encode(), keys.public.encode()

@@ -1,4 +1,4 @@
-"""Who may connect, and with which limits: the answers of the ZAP handler, and the options of the sockets."""
+"""The admission of connections and their limits: the answers of the ZAP handler, and the options of the sockets."""
 
 from __future__ import annotations
 

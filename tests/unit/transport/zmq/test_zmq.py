@@ -1,4 +1,4 @@
-"""What ZMQ must withstand: each trap of the protocol, and everybody who does not follow it, over real sockets."""
+"""The ZMQ transport withstands each trap of the protocol, and peers that do not follow it, over real sockets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def foreign(
     keys: Keys | None = None,
     receive_buffer: int = 0,
 ) -> AsyncIterator[tuple[zmq.asyncio.Socket, zmq.asyncio.Socket]]:
-    """A client of somebody else's making, and a socket that has a message whenever its connection fails."""
+    """Make a client without barnraise, and a socket that has a message whenever its connection fails."""
     context = zmq.asyncio.Context()
     client = context.socket(zmq.DEALER)
     failures = client.get_monitor_socket(FAILURES)
@@ -106,7 +106,7 @@ async def exchange(listener: Listener, connection: Connection, word: bytes) -> D
 
 
 async def dropped(listener: Listener, connection: Connection) -> dict[str, int]:
-    """What the listener dropped, as soon as it did; good messages go on through."""
+    """Wait until the listener has dropped messages, and return their counts; good messages still pass."""
     while not listener.dropped:
         await exchange(listener, connection, b"meanwhile")
     return listener.dropped
@@ -121,7 +121,7 @@ async def trouble(connection: Connection, word: str) -> None:
         text = str(caught.value)
 
 
-# Who gets in
+# Admission
 
 
 @pytest.mark.parametrize("server_key", ["", Keys.generate().public], ids=["no CURVE", "another key"])
@@ -157,7 +157,7 @@ def test_a_routing_id_of_the_clients_choice_is_refused() -> None:
 
 
 def test_a_key_that_is_no_longer_revoked_gets_in_again() -> None:
-    """libzmq gives up for good after a refusal: the connection has to dial anew by itself."""
+    """libzmq gives up permanently after a refusal: the connection has to dial again by itself."""
 
     async def test() -> None:
         keys = Keys.generate()
@@ -172,7 +172,7 @@ def test_a_key_that_is_no_longer_revoked_gets_in_again() -> None:
     run(test())
 
 
-# Who does not follow the protocol
+# Peers that do not follow the protocol
 
 
 def test_a_message_without_end_costs_its_sender_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,7 +370,7 @@ def test_garbage_on_the_port_is_hung_up_on(garbage: bytes) -> None:
 
 
 def test_another_program_on_the_port_is_named_and_outlived() -> None:
-    """libzmq gives up for good on what does not speak its protocol: the connection has to dial anew by itself."""
+    """libzmq gives up permanently on a peer of another protocol: the connection has to dial again by itself."""
 
     async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" + b"x" * 100)
@@ -475,7 +475,7 @@ def test_no_wake_up_is_lost_when_both_ways_are_full() -> None:
 
 @pytest.mark.parametrize("waiting", ["writer", "reader"])
 def test_a_call_does_not_swallow_the_wake_up_of_another(waiting: str) -> None:
-    """What happens while the loop is busy is seen first by a call that is not the waiting one's."""
+    """An event that happens while the loop is busy is seen first by another call than the waiting one."""
 
     async def test() -> None:
         context = zmq.Context()
@@ -515,8 +515,10 @@ def resources() -> tuple[int, int]:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts threads and files as Linux shows them")
 def test_a_connection_that_stands_but_brings_no_answer_is_dialled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where spoiled bytes have libzmq wait for a frame without end. One on which nobody asks is left alone, and the
-    next patience is twice as long."""
+    """The connection dials again when libzmq waits without end for a frame, as after spoiled bytes.
+
+    A connection on which no question waits is left alone, and the next patience is twice as long.
+    """
     monkeypatch.setattr(zmq_connection, "FIRST_SILENCE", 0.2)
     monkeypatch.setattr(zmq_connection, "LOOK_SECONDS", 0.02)
 

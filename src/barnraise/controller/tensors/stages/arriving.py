@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.tensors.stages.opening import codec_of
+from barnraise.core import ranges
 from barnraise.core.types import Contribution, PayloadResult
 
 
@@ -65,5 +66,5 @@ def _expected(codecs: Sequence[Codec], arrival: Arrival) -> tuple[Codec, int, in
     """Return the codec of an update, the number of its elements, and its base version."""
     offer = arrival.result
     assert isinstance(offer, Contribution), "other payloads are not looked into"
-    size = offer.parameters.stop - offer.parameters.start
+    size = ranges.size(offer.parameters)
     return codec_of(codecs, offer.codec, arrival.payload, size), size, offer.base

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -12,23 +12,24 @@ from torch import Tensor
 
 from barnraise.compression.base import Array, Encoded, Reader
 from barnraise.controller.state.actions import Slot
+from barnraise.core import ranges
 from barnraise.core.errors import InputError
-from barnraise.core.types import ParameterRange
+from barnraise.core.types import Ranges
 
 ReadPayload = Callable[[int], Any]
 """Assignment id -> the payload's bytes."""
 
 
 class Step(NamedTuple):
-    """An update of a range of the parameters, as a step along it."""
+    """An update of ranges of the parameters, as a step along it."""
 
     update: Reader
-    where: ParameterRange
+    where: Ranges
 
 
 @dataclass
 class Row:
-    """One slot's update: the weighted mean of a node's contributions for a range of the parameters.
+    """One slot's update: the weighted mean of a node's contributions for the same ranges of the parameters.
 
     `shares` are those of its contributions, `weight` is its own among the rows.
     """
@@ -39,7 +40,7 @@ class Row:
     weight: float = 0.0
 
     @property
-    def parameters(self) -> ParameterRange:
+    def parameters(self) -> Ranges:
         return self.slot.parameters
 
     @property
@@ -71,8 +72,8 @@ class Row:
             yield share * held.scale, reader
 
     def read(self, start: int, out: Array) -> None:
-        """Read the parameters from `start` on, all of them within its range, into `out` (float32)."""
-        start -= self.parameters.start
+        """Read the parameters from `start` on, all of them within one of its ranges, into `out` (float32)."""
+        start = ranges.place_of(self.parameters, start)
         if len(self.readers) == 1:
             self.readers[0].read(start, out)
             if (scale := self.slot.contributions[0].scale) != 1.0:
@@ -96,14 +97,14 @@ class Vector(Protocol):
 
 @dataclass(frozen=True)
 class Sum:
-    """The weighted sum of a cohort's updates for a range of the parameters, in place of their rows.
+    """The weighted sum of a cohort's updates of ranges of the parameters, in place of their rows.
 
-    `total` reads sum_i w_i x_i over the range, `weight` is sum_i w_i in the unit of the rows' weights. `nodes` are
-    those whose updates are in it, `ages` [nodes] their staleness. A rule reads it as one row: the mean of the cohort,
-    of the cohort's weight. InputError unless the weight is positive and there are nodes.
+    `total` reads sum_i w_i x_i over the concatenated ranges, `weight` is sum_i w_i in the unit of the rows' weights.
+    `nodes` are those whose updates are in it, `ages` [nodes] their staleness. A rule reads it as one row: the mean of
+    the cohort, of the cohort's weight. InputError unless the weight is positive and there are nodes.
     """
 
-    parameters: ParameterRange
+    parameters: Ranges
     total: Vector
     weight: float
     nodes: Sequence[str]
@@ -131,8 +132,8 @@ class Sum:
         return self.total.largest / self.weight
 
     def read(self, start: int, out: Array) -> None:
-        """Read the mean of the cohort from parameter `start` on, within its range, into `out` (float32)."""
-        self.total.read(start - self.parameters.start, out)
+        """Read the mean of the cohort from parameter `start` on, within one of its ranges, into `out` (float32)."""
+        self.total.read(ranges.place_of(self.parameters, start), out)
         out /= np.float32(self.weight)
 
 
@@ -157,13 +158,18 @@ class Making:
     size: int
     sums: Sequence[Sum] = ()
     rows: list[Row] = field(default_factory=list)
-    moving: slice = field(default_factory=lambda: slice(0, 0))
+    moving: Ranges = ()
     encoded: Encoded | None = None
 
     @property
     def inputs(self) -> Sequence[Input]:
         """Return all that the aggregation rule reads: the rows, then the sums."""
         return [*self.rows, *self.sums]
+
+    def parts(self, span: slice) -> Iterator[tuple[slice, slice]]:
+        """Yield the moving elements `span` part by part: as a slice of the parameters, and as one of the span."""
+        for part in ranges.parts(self.moving, span.start, span.stop):
+            yield part.here, slice(part.place - span.start, part.place - span.start + part.stop - part.start)
 
 
 class Stage:
@@ -193,9 +199,9 @@ class Stage:
         """Begin the version, which will be made: from here on nothing is refused."""
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        """Process the elements `span` of the parameters; may write to `values` (float32), and returns the result.
+        """Process the moving elements `span`; may write to `values` (float32), and returns the result.
 
-        Any thread takes any span, so neither may depend on another.
+        `making.parts` gives the parameters that they are. Any thread takes any span, so neither may depend on another.
         """
         return values
 

@@ -9,6 +9,7 @@ from typing import Any
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.state.actions import Held
 from barnraise.controller.tensors.stages.base import Making, Row, Stage
+from barnraise.core import ranges
 from barnraise.core.errors import CorruptionError, PayloadError, VersionRefusedError
 from barnraise.core.threads import Crew
 from barnraise.ledger.decisions import UNKNOWN_CODEC
@@ -44,7 +45,7 @@ class Open(Stage):
         for slot in counted:
             for held in slot.contributions:
                 try:
-                    size = slot.parameters.stop - slot.parameters.start
+                    size = ranges.size(slot.parameters)
                     payloads.append((held, making.read(held.assignment), size))
                 except CorruptionError as error:
                     lost[held.assignment] = str(error)

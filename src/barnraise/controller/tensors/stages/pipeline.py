@@ -34,6 +34,7 @@ from barnraise.controller.tensors.stages.reducing import Reduce
 from barnraise.controller.tensors.stages.requantising import requantising
 from barnraise.controller.tensors.stages.stepping import Outer
 from barnraise.core.errors import InputError, VersionRefusedError
+from barnraise.core.ranges import size
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Inspection
 from barnraise.models.vectors import largest
@@ -96,8 +97,7 @@ class Pipeline:
             raise VersionRefusedError(making.version, str(error)) from error
         for stage in self._stages:
             stage.begin(making)
-        start, stop = making.moving.start, making.moving.stop
-        taken = [slice(start + span.start, start + span.stop) for span in spans(stop - start, self._chunk)]
+        taken = list(spans(size(making.moving), self._chunk))
         for together in _passes(self._stages):
             self._crew.each(_through(together, making), taken)
             together[-1].seal(making)

@@ -23,5 +23,6 @@ class Preserve(Stage):
             frozen.keep(start, stop)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        self.keep(span.start, span.stop)
+        for here, _ in making.parts(span):
+            self.keep(here.start, here.stop)
         return values

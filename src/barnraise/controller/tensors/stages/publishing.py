@@ -8,6 +8,7 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Making, Stage
+from barnraise.core.ranges import pieces
 from barnraise.core.threads import SERIAL, Crew, spans
 from barnraise.models.vectors import Leaves
 
@@ -39,12 +40,13 @@ class Publish(Stage):
         return after[_NAME]
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        array: Array = self.parameters.numpy()[span]
-        array += values
+        for here, there in making.parts(span):
+            array: Array = self.parameters.numpy()[here]
+            array += values[there]
         return values
 
     def end(self, making: Making) -> None:
-        self.digest = self._leaves.digest(self.parameters, making.moving)
+        self.digest = self._leaves.digest(self.parameters, pieces(making.moving))
         if self._share:
             weight = 1.0 / (1.0 + self._share * making.version)
 

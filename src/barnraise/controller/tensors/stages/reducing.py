@@ -18,7 +18,7 @@ from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.aggregation.context import Context, names_of, of_nodes
 from barnraise.controller.tensors.stages.base import Input, Making, Stage
 from barnraise.core.errors import InputError, OptionError
-from barnraise.core.ranges import covers, disjoint
+from barnraise.core.ranges import covers, disjoint, moved
 from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
 
@@ -59,7 +59,7 @@ class Reduce(Stage):
         for node in self._gone(making.version):
             values.pop(node, None)
         self._next_values = msgspec.msgpack.encode(values)
-        making.moving = slice(gradient.start, gradient.stop)
+        making.moving = gradient.moved
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         assert self._gradient is not None
@@ -86,7 +86,8 @@ class Reduce(Stage):
     def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._gradient is not None
         with np.errstate(over="ignore", invalid="ignore"):  # in updates that a robust rule leaves out
-            self._gradient.into(span.start, values)
+            for here, there in making.parts(span):
+                self._gradient.into(here.start, values[there])
         return values
 
     def end(self, making: Making) -> None:
@@ -134,7 +135,7 @@ class PseudoGradient:
         _require_rows(rule, making)
         covered = [slot.parameters for slot in making.slots] + [each.parameters for each in making.sums]
         cut, scales = disjoint(covered), making.scales
-        self.start, self.stop = cut[0].start, cut[-1].stop
+        self.start, self.stop, self.moved = cut[0].start, cut[-1].stop, moved(covered)
         self._reduced = []
         for index, parameters in enumerate(cut):
             there = _voting(rule, [row for row in making.inputs if covers(row.parameters, parameters)])

@@ -16,6 +16,7 @@ from torch import Tensor
 from barnraise.compression.base import Array, Codec, Reader, Writer
 from barnraise.compression.catalog import CATALOG
 from barnraise.controller.tensors.stages.base import Making, Stage
+from barnraise.core import ranges
 
 _NAME = "what its downlink codec leaves out"
 _CODED = 1.01  # factor of the largest encoded element up to which a codec decodes
@@ -43,7 +44,8 @@ class Residual(Stage):
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         if self._carries:
-            values += self.array(span)
+            for here, there in making.parts(span):
+                values[there] += self.array(here)
         return values
 
     def array(self, elements: slice) -> Array:
@@ -70,20 +72,20 @@ class Requantise(Stage):
         self._writer: Writer | None = None
 
     def prepare(self, making: Making) -> None:
-        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
+        self._writer = self._codec.writer(ranges.size(making.moving), making.version)
 
     def growth(self, making: Making, largest: float, before: Mapping[str, float], after: dict[str, float]) -> float:
         return _CODED * largest
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._writer is not None
-        start = span.start - making.moving.start
         if self._residual is None:
-            self._writer.write(start, values)
+            self._writer.write(span.start, values)
             return values
         decoded = np.empty_like(values)
-        self._writer.write(start, values, decoded)
-        np.subtract(values, decoded, out=self._residual.array(span))
+        self._writer.write(span.start, values, decoded)
+        for here, there in making.parts(span):
+            np.subtract(values[there], decoded[there], out=self._residual.array(here))
         return decoded
 
     def end(self, making: Making) -> None:
@@ -102,15 +104,18 @@ class Collect(Stage):
         self.sent: Reader | None = None
 
     def prepare(self, making: Making) -> None:
-        self._writer = self._codec.writer(making.moving.stop - making.moving.start, making.version)
+        self._writer = self._codec.writer(ranges.size(making.moving), making.version)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        self._residual.array(span)[:] = values
+        for here, there in making.parts(span):
+            self._residual.array(here)[:] = values[there]
         return values
 
     def seal(self, making: Making) -> None:
         assert self._writer is not None
-        encoded = making.encoded = self._writer.whole(self._residual.array(making.moving))
+        collected = [self._residual.array(slice(*piece)) for piece in ranges.pieces(making.moving)]
+        whole = collected[0] if len(collected) == 1 else np.concatenate(collected)
+        encoded = making.encoded = self._writer.whole(whole)
         self.sent = self._codec.open(encoded, encoded.size, making.version)
 
     def end(self, making: Making) -> None:
@@ -128,9 +133,10 @@ class Deliver(Stage):
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         assert self._collected.sent is not None
-        self._collected.sent.read(span.start - making.moving.start, values)
-        residual = self._residual.array(span)
-        residual -= values
+        self._collected.sent.read(span.start, values)
+        for here, there in making.parts(span):
+            residual = self._residual.array(here)
+            residual -= values[there]
         return values
 
 

@@ -38,12 +38,17 @@ class Outer(Stage):
         self._optimizer.begin(making.size)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
-        start = self._moments_start
-        parameters = values.size if start is None else max(0, min(values.size, start - span.start))
-        self._optimizer.step(values[:parameters], span.start, making.rate)
-        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
+        for here, there in making.parts(span):
+            self._step(values[there], here.start, making.rate)
         np.negative(values, out=values)
         return values
+
+    def _step(self, values: Array, start: int, rate: float) -> None:
+        """Step along `values`, which are of the elements from `start` on."""
+        moments = self._moments_start
+        parameters = values.size if moments is None else max(0, min(values.size, moments - start))
+        self._optimizer.step(values[:parameters], start, rate)
+        np.clip(values[parameters:], -_FARTHEST, _FARTHEST, out=values[parameters:])
 
     def vectors(self) -> dict[str, Tensor]:
         return {_told(name): moment for name, moment in self._optimizer.moments.items()}

@@ -1,4 +1,4 @@
-"""The stages of a version: one that comes between takes its turn."""
+"""The stages of a version: a stage that is placed between two others runs between them."""
 
 from __future__ import annotations
 

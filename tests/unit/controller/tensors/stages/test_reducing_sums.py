@@ -54,7 +54,7 @@ contributions = st.tuples(spans, weights, st.sampled_from([1.0, 0.5, 0.25]), st.
 @settings(max_examples=60, deadline=None)
 @given(st.lists(contributions, min_size=1, max_size=8), st.floats(0.25, 1.0), st.randoms(use_true_random=False))
 def test_sums_and_rows_make_the_version_of_the_weighted_mean(given: Any, rate: float, random: Any) -> None:
-    """Element by element sum_i w_i s_i x_i / sum_i w_i over all that cover it, times the scale of its range."""
+    """Each element is sum_i w_i s_i x_i / sum_i w_i over all that cover it, times the scale of its range."""
     server, start = make_server(SIZE), make_server(SIZE).parameters
     uploads, slots = Uploads(server), list[Slot]()
     cohorts: dict[tuple[int, tuple[int, int]], list[tuple[str, float, Tensor]]] = {}
