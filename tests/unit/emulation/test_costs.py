@@ -37,7 +37,9 @@ def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | 
 
 
 def costs(codec: str = "int4", *, robust: bool = False) -> ControllerCosts:
-    return ControllerCosts(SIZE, codec, codec, robust=robust, evaluation_tokens=1000, row_tokens=100, threads=1)
+    return ControllerCosts(
+        SIZE, codec, codec, robust=robust, model_size=SIZE, evaluation_tokens=1000, row_tokens=100, threads=1
+    )
 
 
 def payload(codec: str) -> Blob:

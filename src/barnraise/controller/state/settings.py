@@ -59,6 +59,7 @@ class PayloadSettings:
     max_norm: float | None  # largest norm of an update (L2); None: longer ones are shortened to the limit of their task
     checkpoint_bytes: float = math.inf  # bytes of payloads after which a checkpoint is taken early
     reach: Reach = field(default_factory=Reach)  # the longest update
+    by_range: bool = False  # nodes have ranges of their own: K and the least number of nodes are those of each range
 
     @property
     def last_codec(self) -> int:

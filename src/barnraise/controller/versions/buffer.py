@@ -10,7 +10,7 @@ the one but last, and the last version is made of those.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -26,6 +26,7 @@ from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.loss_gate import LossGate
 from barnraise.core.ranges import covers, disjoint
+from barnraise.core.types import Ranges
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
 from barnraise.staleness.buffer import OVERLAPPING, common, least_buffer, least_buffer_for_lines
@@ -143,7 +144,7 @@ class Buffer(Part):
         if not reason:
             return
         nodes = len(state.buffer.slots)
-        if nodes < self._least:
+        if not self._enough:
             if (
                 reason == "last"
                 and (state.progress.stopping or state.progress.flushing is not None)
@@ -244,7 +245,7 @@ class Buffer(Part):
             )
             return "" if awaited and self.now < state.progress.flushing + self.settings.flush_patience else "last"
         if self.settings.asynchronous:
-            if len(state.buffer.slots) >= state.buffer.size:
+            if self._nodes >= state.buffer.size:
                 return "full"
             if self.now >= state.buffer.time + self.patience:
                 return "time"
@@ -302,7 +303,13 @@ class Buffer(Part):
     @property
     def _enough(self) -> bool:
         """Return whether the aggregation rule can make a version of the buffer."""
-        return len(self.state.buffer.slots) >= self._least
+        return self._nodes >= self._least
+
+    @property
+    def _nodes(self) -> int:
+        """Return the distinct nodes in the buffer; where nodes have ranges of their own, those of the least range."""
+        slots = self.state.buffer.slots
+        return least_nodes(slots) if self.settings.payloads.by_range else len(slots)
 
     def deadline(self) -> float:
         """Return when the wait for missing nodes, or for residuals, ends at the latest."""
@@ -324,6 +331,21 @@ class Buffer(Part):
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Gated: self._gated, Unmade: self._unmade}
+
+
+def least_nodes(slots: Mapping[str, Iterable[Ranges]]) -> int:
+    """Return the number of nodes that cover a part of the parameters, for the part with the fewest; 0 if none do.
+
+    `slots` are the ranges of each node's updates. Parts are those into which the ranges cut each other.
+
+    >>> least_nodes({"ann": [(0, 8)], "bob": [(0, 4), (4, 8)], "cy": [(4, 8, 9, 12)], "di": [(9, 12)]})
+    2
+    """
+    found = [
+        sum(any(covers(ranges, piece) for ranges in held) for held in slots.values())
+        for piece in disjoint(ranges for held in slots.values() for ranges in held)
+    ]
+    return min(found, default=0)
 
 
 def _freshness(slots: list[Slot], alike: bool) -> float:

@@ -16,7 +16,7 @@ from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.publishing import Publishing
-from barnraise.core.types import LinkReport
+from barnraise.core.types import LinkReport, ParameterRange
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionClosed
 from barnraise.staleness import create as staleness
 
@@ -64,6 +64,21 @@ def test_a_buffer_closes_at_k_distinct_nodes() -> None:
     hand_in(engine, "c")
     closed = last(engine, VersionClosed)
     assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", 3)
+
+
+@pytest.mark.parametrize(("by_range", "contributions"), [(False, 3), (True, 4)])
+def test_a_buffer_closes_at_k_nodes_of_each_range_where_nodes_have_ranges_of_their_own(
+    by_range: bool, contributions: int
+) -> None:
+    halves = (ParameterRange(0, 50), ParameterRange(50, 100))
+    engine = run("a", "b", "c", buffer_size=2, partitions=(halves,), by_range=by_range)
+    for node in ("a", "a", "b", "b"):  # the first half, then the second
+        hand_in(engine, node)
+        if engine.state.closing is not None:
+            break
+        engine.next(node)
+    closed = last(engine, VersionClosed)
+    assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", contributions)
 
 
 def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
