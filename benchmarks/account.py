@@ -41,6 +41,7 @@ from barnraise.ledger import (
     Terms,
     VersionClosed,
     VersionMade,
+    Weighing,
     notes,
 )
 from barnraise.wire.manifest import Manifest
@@ -78,7 +79,7 @@ def work(number: int) -> Iterator[Decision]:
     claim = Claim(version, 4, 3.0, 17.0 + number % 5, 4000, "cd" * 32, 0, None, "ef" * 64)
     yield Judged(
         time + 19.0, number, node, "refused" if refused else "accepted", "stale" if refused else "", claim,
-        version=version, staleness=number % 7, tokens=TOKENS, norm=0.1, parameters=PARAMETERS, weight=1.0,
+        version=version, staleness=number % 7, tokens=TOKENS, norm=0.1, parameters=PARAMETERS, weighing=Weighing(1.0),
     )  # fmt: skip
     if number % BUFFER == 0:
         made_of = tuple(one for one in range(number - BUFFER + 1, number + 1) if one % 50 != 49)

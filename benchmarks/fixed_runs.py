@@ -164,7 +164,7 @@ class Seen:
                 self.num_verdicts += 1
                 said = decision.assignment, decision.node, decision.verdict, decision.reason, decision.staleness
                 claim = decision.claim
-                counted = decision.tokens, claim.steps, decision.time, decision.weight, claim.num_bytes
+                counted = decision.tokens, claim.steps, decision.time, decision.weighing.weight, claim.num_bytes
                 self.verdicts.update(repr((*said, *counted)).encode())
             elif isinstance(decision, VersionMade):
                 self.num_versions += 1

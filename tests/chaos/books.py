@@ -145,7 +145,9 @@ class ControllerBooks:
 
     def __init__(self, truth: Truth, rng: random.Random, *, delta: int, spoiled: float) -> None:
         self.truth, self.rng, self.delta, self.spoiled = truth, rng, delta, spoiled
-        self.costs = ControllerCosts(100, "none", "none", robust=False, evaluation_tokens=100, row_tokens=10, threads=1)
+        self.costs = ControllerCosts(
+            100, "none", "none", model_size=100, robust=False, evaluation_tokens=100, row_tokens=10, threads=1
+        )
         self.deltas: set[str] = set()
         self.kept: dict[str, set[str]] = {}  # what nodes' newest tasks name
         self.offered: dict[tuple[str, int], bytes] = {}

@@ -245,7 +245,7 @@ class Cluster(FaultySimulator):
         assert not sending & offered
         assert all(works[number].node == node for node, number in sending | offered), "an upload of what is not open"
         held = [upload.offer for upload in part.uploads.values()]
-        held += [offer for offer, _ in part.inspecting.values()]
+        held += [upload.offer for upload, _ in part.inspecting.values()]
         assert (
             part.num_bytes
             == sum(offer.payload.num_bytes for offer in held)

@@ -32,6 +32,7 @@ from barnraise.ledger import (
     Terms,
     VersionClosed,
     VersionMade,
+    Weighing,
     notes,
 )
 from barnraise.ledger.records import HEADER_BYTES
@@ -66,7 +67,7 @@ def judged(assignment: int) -> Judged:
         tokens=1000,
         norm=0.1,
         parameters=SPAN,
-        weight=1.0,
+        weighing=Weighing(1.0),
     )
 
 

@@ -84,7 +84,7 @@ def test_a_node_takes_new_keys_by_the_word_of_its_old_one_alone(tmp_path: Path) 
         assert [(d.key, d.signer) for d in changes] == [(new.keys.public, new.keys.signer.public)]
         await new.hello()
         await accepted(new, await new.task())
-        assert old.keys.public not in cluster.machine.state.keys
+        assert old.keys.public not in cluster.machine.state.roster.keys
         assert "has not vouched" in (await rotate(thief, word(old.keys, thief.keys))).reason, "the old key's word"
 
     run(tmp_path, scenario)

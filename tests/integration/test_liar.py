@@ -59,7 +59,7 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
     async def work(name: str) -> None:
         keys = Keys.generate()
         host.server.post(Admitted(name, keys.public))
-        while keys.public not in host.machine.state.keys:
+        while keys.public not in host.machine.state.roster.keys:
             await asyncio.sleep(0.01)
         options = WorkerOptions(uri, host.server.enrolment.keys.public, name, keys, run.path / name)
         make = making(attack, LIAR) if name == LIAR else make_executor

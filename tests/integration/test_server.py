@@ -132,7 +132,7 @@ class Cluster:
         if enrolled:
             signer = keys.signer.public if signs else ""
             self.server.post(Admitted(f"n{len(self.machine.state.nodes)}", keys.public, signer=signer))
-            while keys.public not in self.machine.state.keys:
+            while keys.public not in self.machine.state.roster.keys:
                 await asyncio.sleep(0.01)
         client = Client(keys, self.keys.public)
         self.clients.append(client)
@@ -488,7 +488,7 @@ def test_a_script_that_the_controller_forgot_offers_again_and_counts_once(tmp_pa
     async def scenario(cluster: Cluster) -> None:
         keys = Keys.generate()
         cluster.server.post(Admitted("script", keys.public))
-        while keys.public not in cluster.machine.state.keys:
+        while keys.public not in cluster.machine.state.roster.keys:
             await asyncio.sleep(0.01)
         loop = asyncio.get_running_loop()
 

@@ -94,7 +94,7 @@ class HostileRun(RunChance):
         if isinstance(job, effects.Inspect) and rng.random() < 0.3:
             engine.jobs.remove(job)
             engine.handle(
-                effects.Inspected(job.epoch, job.contribution.assignment, rng.choice(NORMS), rng.choice(("", "bad")))
+                effects.Inspected(job.epoch, job.result.assignment, rng.choice(NORMS), rng.choice(("", "bad")))
             )
         elif isinstance(job, effects.Evaluate) and rng.random() < 0.5:
             engine.jobs.remove(job)

@@ -24,6 +24,7 @@ from barnraise.ledger import (
     Terms,
     VersionClosed,
     VersionMade,
+    Weighing,
 )
 from barnraise.ledger.notes import Evaluated, Note, Unknown, kind_of
 
@@ -88,7 +89,7 @@ contributions = st.builds(
     tokens=counts,
     norm=floats,
     parameters=ranges,
-    weight=floats,
+    weighing=st.builds(Weighing, floats, floats, st.none() | floats),
 )
 closed = st.builds(
     VersionClosed,

@@ -378,7 +378,7 @@ class Measured:
         if d.verdict == "accepted":
             assert d.claim.base == task.base
             assert d.claim.steps == task.local_steps, "a part is no answer"
-            assert 0 <= d.weight <= task.tokens
+            assert 0 <= d.weighing.weight <= task.tokens
             assert not d.claim.loss < 0.0
             assert not d.brings, "a finding has no payload"
             self.found[d.assignment] = d
@@ -417,8 +417,10 @@ class Measured:
             assert [*pieces][-1].stop == self.settings.evaluations.rows
             assert owners == min(len({self.owner(d.node) for d in found}) for found in pieces.values())
             assert not any(map(self._differ, pieces.values()))
-            weight = sum(found[0].weight for found in pieces.values())
-            told = [(statistics.mean(d.claim.loss for d in found), found[0].weight) for found in pieces.values()]
+            weight = sum(found[0].weighing.weight for found in pieces.values())
+            told = [
+                (statistics.mean(d.claim.loss for d in found), found[0].weighing.weight) for found in pieces.values()
+            ]
             own = sum(loss * each / weight for loss, each in told if each) if weight else math.nan
         else:
             assert not owners
@@ -431,8 +433,8 @@ class Measured:
     def _differ(self, found: list[Judged]) -> bool:
         first = found[0]
         return any(
-            d.weight != first.weight
-            or (d.weight and d.claim.loss != pytest.approx(first.claim.loss, rel=2e-3, abs=1e-3))
+            d.weighing.weight != first.weighing.weight
+            or (d.weighing.weight and d.claim.loss != pytest.approx(first.claim.loss, rel=2e-3, abs=1e-3))
             for d in found
         )
 
@@ -489,7 +491,7 @@ class Anew:
 
     def judged(self, d: Judged) -> None:
         task = self.tasks[d.assignment]
-        assert (d.node, d.tokens, d.weight, d.staleness) == (task.node, 0, 0.0, 0), "nothing was trained"
+        assert (d.node, d.tokens, d.weighing.weight, d.staleness) == (task.node, 0, 0.0, 0), "nothing was trained"
         assert not d.brings
         over = self.account.final or self.account.flushing
         assert d.verdict != "accepted" or (d.claim.steps == task.local_steps and not over)
@@ -811,7 +813,7 @@ class Account:
             assert task.kind == "flush" or 0 < d.claim.steps <= task.local_steps
             assert d.tokens * max(1, task.local_steps) == task.tokens * d.claim.steps, "credit is for what was done"
             self._cover(d)
-            assert d.weight > 0
+            assert d.weighing.weight > 0
             assert 0 <= d.staleness == d.version - d.claim.base <= task.terms.max_staleness
             self.accepted[d.assignment] = d
             self.buffer.append(d.assignment)
@@ -879,7 +881,10 @@ class Account:
         )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
         trained = [work for work in state.works.values() if work.kind == "train"]
-        assert state.newest.in_flight == sum(work.base == state.newest.version for work in trained)
+        current = {work.assignment for work in trained if work.base == state.newest.version}
+        tasks = state.round
+        opened = {i for i, member in tasks.members.items() if member.stage == "open"} if tasks is not None else set()
+        assert opened == (set() if self.settings.asynchronous else current), "the tasks of the round"
         assert state.progress.final == self.final
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
@@ -1127,7 +1132,7 @@ class Engine:
         assert uploads.heard.keys() == uploads.uploads.keys()
         assert uploads.ready.keys() == uploads.offered.keys() - uploads.sending.keys()
         held = [upload.offer for upload in uploads.uploads.values()] + [
-            offer for offer, _ in uploads.inspecting.values()
+            upload.offer for upload, _ in uploads.inspecting.values()
         ]
         assert uploads.num_bytes == sum(offer.payload.num_bytes for offer in held)
 

@@ -116,19 +116,19 @@ def _assigned(d: Assigned, number: int) -> str:
 
 
 def _judged(d: Judged, number: int) -> str:
-    if d.verdict == "accepted" and not d.brings and not d.weight:
+    if d.verdict == "accepted" and not d.brings and not d.weighing.weight:
         return f"{d.assignment}: {d.node} did it anew in {d.claim.seconds:.1f} s, with a loss of {d.claim.loss:.3f}"
     if d.verdict == "accepted" and not d.brings:
         return (
             f"{d.assignment}: {d.node} found a loss of {d.claim.loss:.3f} in {d.claim.seconds:.1f} s, "
-            f"the mean of {count_text(int(d.weight), 'prediction')}"
+            f"the mean of {count_text(int(d.weighing.weight), 'prediction')}"
         )
     told = f"{d.assignment}: {d.node}'s {'contribution' if d.claim.digest else 'result'} is {d.verdict}"
     if d.verdict != "accepted":
         return f"{told}: {printable(d.reason)}"
     claim = d.claim
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
-    shortened = f", shortened to {d.scale:.2g} of that" if d.scale < 1.0 else ""
+    shortened = f", shortened to {d.weighing.scale:.2g} of that" if d.weighing.scale < 1.0 else ""
     return (
         f"{told}, {late}: {count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}, "
         f"norm {d.norm:.3g}{shortened}, loss {claim.loss:.3f}"

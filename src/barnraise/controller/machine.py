@@ -187,7 +187,7 @@ class Controller:
         holds = {node: fleet.available(node, now) for node in fleet.present}
         return Snapshot(
             heard={node: record.frames.seen for node, record in fleet.present.items()},
-            inspecting=tuple(offer for offer, _ in self.parts[Uploads].inspecting.values()),
+            inspecting=tuple(upload.offer for upload, _ in self.parts[Uploads].inspecting.values()),
             holds={node: hold for node, hold in holds.items() if hold is not None},
             utilisation=self.parts[Utilisation].until(now),
         )

@@ -8,7 +8,7 @@ so its id names the contribution too: both sides compare it after a lost connect
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -223,6 +223,12 @@ class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=T
     codec: Count  # the task's rung; residuals have the number of rungs
     transcript: Transcript | None = None  # for stateless tasks
     signature: Signature = ""
+    cohort: Count | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def support(self) -> int:
+        """Return the number that chooses the elements of the update, as its task says."""
+        return self.base if self.cohort is msgspec.UNSET else self.cohort
 
     @classmethod
     def of(
@@ -238,6 +244,7 @@ class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=T
             parameters=task.parameters,
             payload=payload,
             codec=codec,
+            cohort=task.cohort if isinstance(task, Train) else msgspec.UNSET,
         )
 
 
@@ -264,6 +271,18 @@ At its digest alone; at the header that its codec wrote, too; or at each of its 
 """
 
 
+class Completion(NamedTuple):
+    """The rule by which assignments that belong together are complete (`controller.state.cohorts`).
+
+    With the `first` result; with `least` results of different nodes that agree; with the `sum`, or `all`, of the
+    results of all places; or with results of a `share` of the places.
+    """
+
+    rule: Literal["first", "agree", "sum", "all", "share"]
+    least: int = 1
+    share: float = 1.0
+
+
 class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True):
     """An assignment's work: everything a worker needs to know, decided by the controller.
 
@@ -272,12 +291,14 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     worker ends its running task and drops the waiting ones), `measures` (its findings are combined), is `exact` (the
     worker takes in no later version before it is done). It declares what it results in (`result`), how far the
     controller looks into a payload (`inspects`), and whether the controller has its rows (`shows_rows`): a task on rows
-    that stay with their node can be neither audited nor scored.
+    that stay with their node can be neither audited nor scored. `gathers` is the rule by which results of tasks that
+    belong together are complete.
     """
 
     result: ClassVar[type[Result]] = Result
     inspects: ClassVar[Inspection] = "none"
     shows_rows: ClassVar[bool] = True
+    gathers: ClassVar[Completion] = Completion("first")
 
     trains: ClassVar[bool] = False
     contributes: ClassVar[bool] = False
@@ -328,6 +349,7 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     trains: ClassVar[bool] = True
     contributes: ClassVar[bool] = True
     redone: ClassVar[bool] = True
+    gathers: ClassVar[Completion] = Completion("share", share=0.5)
     toll: ClassVar[float] = 1.0
     batches: Batches
     tokens: Count  # token positions in its batches: the most that is credited, whatever the worker claims
@@ -337,6 +359,12 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
     parameters: Ranges
     max_staleness: Count
     pace: Finite | None = None  # stateless tasks: a version's movement times this is one step's at a rate of 1
+    cohort: Count | msgspec.UnsetType = msgspec.UNSET  # that its result is to be summed with
+
+    @property
+    def support(self) -> int:
+        """Return the number that chooses the elements which all updates of a sum have in common (random blocks)."""
+        return self.base if self.cohort is msgspec.UNSET else self.cohort
 
     @property
     def steps(self) -> int:
@@ -386,6 +414,7 @@ class Evaluate(Earlier, frozen=True, gc=False, tag="evaluate", kw_only=True):
     result: ClassVar[type[Result]] = Finding
     redone: ClassVar[bool] = True
     measures: ClassVar[bool] = True
+    gathers: ClassVar[Completion] = Completion("agree", least=2)
     toll: ClassVar[float] = 1 / FORWARD
     held_out: RowRange
     batch_size: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -408,6 +437,7 @@ class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
     """Repeat another node's training from the version it began with, and return a sketch (of `seed`) of the update."""
 
     result: ClassVar[type[Result]] = Sketched
+    gathers: ClassVar[Completion] = Completion("agree", least=2)
     toll: ClassVar[float] = 1.0
     train: Train  # as assigned, with the steps that were submitted, without news
     transcript: Transcript | None = None  # for stateless tasks

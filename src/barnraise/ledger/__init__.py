@@ -15,6 +15,7 @@ from barnraise.ledger.decisions import (
     Terms,
     VersionClosed,
     VersionMade,
+    Weighing,
 )
 from barnraise.ledger.ledger import Ledger
 from barnraise.ledger.lock import RunLock
@@ -51,5 +52,6 @@ __all__ = [
     "VersionClosed",
     "VersionMade",
     "VersionRow",
+    "Weighing",
     "notes",
 ]

@@ -113,6 +113,7 @@ class Assigned(Decision, frozen=True, gc=False):
     cursor: int  # rows assigned for the first time, these included
     terms: Terms
     redo: int = 0  # the assignment whose lost work this repeats, 0 for fresh rows
+    cohort: int = 0  # the cohort it joins, named after its first assignment; 0: as other columns say (`gathering`)
 
 
 class Claim(Columns, frozen=True, gc=False):
@@ -141,6 +142,17 @@ class Claim(Columns, frozen=True, gc=False):
         return cls(*made, payload.num_bytes, payload.digest, codec, told, result.signature, kind)
 
 
+class Weighing(Columns, frozen=True, gc=False):
+    """The weight of an accepted result: its share of its node's slot is weight / sum of weights there.
+
+    Trust and staleness in it are those at the time when the controller asked for the payload.
+    """
+
+    weight: float
+    scale: float = 1.0  # factor of its update: less than 1 where it was longer than its task allows
+    trust: float | None = None  # its node's; None: that at the verdict, in a ledger from before it was fixed
+
+
 class Judged(Decision, frozen=True, gc=False):
     """A verdict on a result: accepted (its payload, if any, is in a segment then), refused, or left over at the end."""
 
@@ -155,8 +167,7 @@ class Judged(Decision, frozen=True, gc=False):
     tokens: int
     norm: float
     parameters: Ranges
-    weight: float  # its share of its node's slot is weight / sum of weights there
-    scale: float = 1.0  # factor of its update: less than 1 where it was longer than its task allows
+    weighing: Weighing
 
     @property
     def brings(self) -> bool:

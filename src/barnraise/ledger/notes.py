@@ -224,6 +224,27 @@ class Excluded(Note, frozen=True, gc=False):
     gain: float
 
 
+class VersionReleased(Note, frozen=True, gc=False):
+    """The list of a closed version is final: masks may be removed for exactly these contributions.
+
+    `digest` is that of the version and the list.
+    """
+
+    sentence: ClassVar[str] = "the list of version {version} was released"
+
+    version: int
+    digest: str
+
+
+class VersionAborted(Note, frozen=True, gc=False):
+    """A closed version is not made; the work behind its contributions is done again."""
+
+    sentence: ClassVar[str] = "a version was aborted: {reason}"
+
+    version: int
+    reason: str
+
+
 class VersionRefused(Note, frozen=True, gc=False):
     """A version cannot be made of any of these contributions."""
 

@@ -48,7 +48,8 @@ CREATE TABLE assignments (           -- a piece of work went to a node
     send          REAL DEFAULT 0,    -- and up
     compute_spread REAL DEFAULT 0,   -- standard deviation of the logarithm of the first
     link_spread   REAL DEFAULT 0,    -- and of the other two
-    pace          REAL DEFAULT NULL  -- of a stateless task: what of a version's movement is one step's
+    pace          REAL DEFAULT NULL, -- of a stateless task: what of a version's movement is one step's
+    cohort        INTEGER NOT NULL DEFAULT 0 -- the cohort that it joins, named after its first assignment; 0: none is named
 ) STRICT;
 
 CREATE TABLE contributions (         -- a result was accepted, refused or discarded: a contribution, or of another kind
@@ -75,7 +76,8 @@ CREATE TABLE contributions (         -- a result was accepted, refused or discar
     transcript TEXT DEFAULT NULL,    -- JSON, of a stateless task: the versions that it began with and took in
     signature  TEXT NOT NULL DEFAULT '', -- the node's (Ed25519), of what barnraise/trust/signatures.py says
     scale      REAL DEFAULT 1,       -- by which its update is multiplied: below 1 where it was shortened
-    result     TEXT NOT NULL DEFAULT '' -- its kind, and that of its payload: update, finding, sketch; '': not known
+    result     TEXT NOT NULL DEFAULT '', -- its kind, and that of its payload: update, finding, sketch; '': not known
+    trust      REAL DEFAULT NULL     -- its node's in the weight; NULL: that at the verdict
 ) STRICT;
 
 -- A contribution counts once, whatever happens to connections and processes.

@@ -190,7 +190,7 @@ class WorkCheck(Check):
     def _sent(self, drawn: RepeatedWork) -> Array:
         codec: Codec = self._executor.sent_in[drawn.judged.claim.codec]
         sent = np.empty(ranges.size(drawn.judged.parameters), np.float32)
-        codec.open(self.subject.payload(drawn.judged.assignment), sent.size, drawn.task.base).read(0, sent)
+        codec.open(self.subject.payload(drawn.judged.assignment), sent.size, drawn.task.support).read(0, sent)
         return sent
 
     @cached_property

@@ -164,7 +164,7 @@ class WorkerExecutor:
         """Encode the update of `steps` steps of the task, which led from `start` (overwritten) to `end`."""
         self.path.codec = self.codecs[task.rung]
         covered, scale = self._covered(task), self.scale(steps)
-        return self.path.send(start, end, version=task.base, covered=covered, scale=scale, leaving=leaving)
+        return self.path.send(start, end, version=task.support, covered=covered, scale=scale, leaving=leaving)
 
     def _covered(self, task: Train) -> Ranges:
         """Return the parameters that a task updates; PayloadError where they are not in the vector."""

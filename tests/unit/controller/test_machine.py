@@ -46,7 +46,7 @@ def test_the_walk_of_a_contribution() -> None:
     actions = engine.machine.handle(effects.Inspected(1, 1, 2.5), 1.0)
     assert kinds(actions) == ["Judged", "Ack", "VersionClosed", "Aggregate"]
     verdict = actions[0].decision  # type: ignore[attr-defined]
-    assert (verdict.norm, verdict.tokens, verdict.weight, verdict.staleness) == (2.5, 12, 12.0, 0)
+    assert (verdict.norm, verdict.tokens, verdict.weighing.weight, verdict.staleness) == (2.5, 12, 12.0, 0)
     made = effects.Aggregated(1, 1, digest(1), Blob(digest(9), 90))
     assert kinds(engine.machine.handle(made, 1.5)) == ["VersionMade"]
     assert (engine.state.newest.version, engine.state.newest.digest, engine.state.newest.time) == (1, digest(1), 1.5)
@@ -149,7 +149,29 @@ def test_weights_fall_with_staleness_and_ignore_claims() -> None:
         while engine.jobs:
             engine.answer(engine.jobs[-1])
     verdicts = [d for d in engine.journal if isinstance(d, Judged)]
-    assert [(d.staleness, d.weight) for d in verdicts] == [(0, 12.0), (1, 6.0)]
+    assert [(d.staleness, d.weighing.weight) for d in verdicts] == [(0, 12.0), (1, 6.0)]
+
+
+def test_a_weight_is_fixed_when_the_payload_is_asked_for() -> None:
+    """A version that is made while the payload is on its way makes it staler, and no lighter."""
+    weights = staleness("fixed", max_staleness=5, weighting="inverse_sqrt")
+    engine = Engine(engine_settings(staleness=weights, buffer_size=1))
+    for node in ("a", "b"):
+        engine.hello(node)
+        engine.next(node)
+    results = {node: contribution(next(iter(engine.held[node].values()))) for node in ("a", "b")}
+    engine.handle(ev.Received("b", Offer(results["b"])))
+    assert ("b", results["b"].assignment) in engine.wanted
+    engine.offer("a", results["a"])
+    while engine.jobs:
+        engine.answer(engine.jobs[-1])
+    assert engine.state.newest.version == 1
+    engine.upload("b", results["b"].assignment)
+    while engine.jobs:
+        engine.answer(engine.jobs[-1])
+    late = [d for d in engine.journal if isinstance(d, Judged)][-1]
+    assert (late.node, late.staleness, late.weighing.weight) == ("b", 1, 12.0)
+    assert late.weighing.trust == engine.state.nodes["b"].tally.reputation.weight()
 
 
 def test_notes_are_kept_for_the_reader() -> None:
@@ -189,7 +211,7 @@ def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() ->
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1], steps=1))
     engine.answer(engine.jobs[-1])
-    assert (engine.state.totals.tokens, engine.account.verdicts[1].weight) == (6, 6.0)
+    assert (engine.state.totals.tokens, engine.account.verdicts[1].weighing.weight) == (6, 6.0)
     engine.hello("b")
     engine.next("b")
     (rest,) = engine.held["b"].values()

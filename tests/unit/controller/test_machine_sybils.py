@@ -28,7 +28,7 @@ def hand_in(engine: Engine, node: str, norm: float) -> None:
     while jobs := [job for job in engine.jobs if isinstance(job, effects.Inspect | effects.Aggregate)]:
         if isinstance(jobs[0], effects.Inspect):
             engine.jobs.remove(jobs[0])
-            engine.handle(effects.Inspected(engine.epoch, jobs[0].contribution.assignment, norm))
+            engine.handle(effects.Inspected(engine.epoch, jobs[0].result.assignment, norm))
         else:
             engine.answer(jobs[0])
 
@@ -54,7 +54,7 @@ def test_nodes_that_are_there_first_with_tiny_updates_have_no_honest_one_refused
             hand_in(engine, node, USUAL if node in honest else TINY)
     found = judged(engine, honest)
     assert len(found) == 12 * num_honest
-    assert {(d.verdict, d.scale) for d in found} == {("accepted", 1.0)}
+    assert {(d.verdict, d.weighing.scale) for d in found} == {("accepted", 1.0)}
     assert not [d for d in engine.journal if isinstance(d, NodeChanged) and d.change == Change.DISMISSED]
 
 
@@ -63,7 +63,7 @@ def test_a_long_update_is_shortened_and_never_refused_and_its_node_stays() -> No
     engine.hello("long")
     for _ in range(12):
         hand_in(engine, "long", 8.0)
-    assert [(d.verdict, d.norm, d.scale) for d in judged(engine, ["long"])] == [("accepted", 8.0, 0.25)] * 12
+    assert [(d.verdict, d.norm, d.weighing.scale) for d in judged(engine, ["long"])] == [("accepted", 8.0, 0.25)] * 12
     assert engine.state.nodes["long"].live
 
 

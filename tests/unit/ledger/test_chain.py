@@ -70,7 +70,7 @@ def test_a_head_is_what_the_docs_say(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         row = dict(connection.execute("SELECT * FROM contributions").fetchone())
-    defaults = {"codec": -1, "transcript": None, "signature": "", "scale": 1.0}
+    defaults = {"codec": -1, "transcript": None, "signature": "", "scale": 1.0, "result": "", "trust": None}
     assert {name: row.pop(name) for name in defaults} == defaults
     digest = GENESIS
     for content in (event, ["contributions", dict(sorted(row.items()))]):

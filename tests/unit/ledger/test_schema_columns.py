@@ -154,7 +154,7 @@ def test_versions_of_contributions_in_several_codecs_are_made_again(tmp_path: Pa
 
 def test_a_checkpoint_tells_its_layout_by_all_that_its_state_is_made_of() -> None:
     layout = saved._layout(saved.Saved)
-    assert {"State", "NodeState", "Speed", "NodeProfile", "Work", "Terms", "Held", "ParameterRange"} <= layout.keys()
+    assert {"State", "NodeState", "Speed", "NodeProfile", "Work", "Terms", "Held", "Cohort"} <= layout.keys()
     assert ("contributions", "tuple[barnraise.controller.state.actions.Held, ...]") in layout["Slot"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barnraise.controller.work import admission
 from barnraise.core.types import Blob, Contribution, ParameterRange, PayloadResult, Signature, Transcript
-from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted
+from barnraise.ledger.decisions import Change, Claim, Decision, Judged, NodeChanged, Noted, Weighing
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Started
 from barnraise.transport import Keys
@@ -87,7 +87,7 @@ def test_a_payload_that_is_no_update_is_signed_and_proven_from_the_ledger() -> N
     for result, wrong in ((offered, False), (msgspec.structs.replace(offered, base=5), True)):
         row = Judged(
             0.0, 7, "ann", "accepted", "", Claim.of(result), version=4, staleness=0, tokens=0, norm=0.0,
-            parameters=ParameterRange(0, 0), weight=0.0,
+            parameters=ParameterRange(0, 0), weighing=Weighing(0.0),
         )  # fmt: skip
         assert row.claim.result == "sealed"
         assert bool(rows.wrong(row)) == wrong
@@ -107,7 +107,7 @@ def test_the_key_of_signatures_follows_from_the_file_and_does_not_show_it() -> N
 
 
 def judged(offer: Contribution, verdict: Any = "accepted", node: str = "ann") -> Judged:
-    return Judged(1.0, offer.assignment, node, verdict, "", Claim.of(offer), 4, 0, 10, 1.0, SPAN, 1.0)
+    return Judged(1.0, offer.assignment, node, verdict, "", Claim.of(offer), 4, 0, 10, 1.0, SPAN, Weighing(1.0))
 
 
 def enrolled(signer: str = KEYS.signer.public, change: Change = Change.ENROLLED, node: str = "ann") -> NodeChanged:

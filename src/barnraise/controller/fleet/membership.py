@@ -82,7 +82,7 @@ class Membership(Part):
 
         A name stays with the first key that proved itself for it.
         """
-        if event.key not in self.state.keys and event.node not in self.state.nodes:
+        if event.key not in self.state.roster.keys and event.node not in self.state.nodes:
             reason = f"invite {event.invite}" if event.invite else ""
             made = NodeChanged(self.now, event.node, Change.ENROLLED, reason, key=event.key, signer=event.signer)
             yield structs.replace(made, role=event.role, owner=event.owner)
@@ -91,7 +91,7 @@ class Membership(Part):
     def rekey(self, event: Rekeyed) -> Steps:
         """Give the node new keys; the old ones are free."""
         known = self.state.nodes.get(event.node)
-        if known is not None and not known.revoked and event.key not in self.state.keys:
+        if known is not None and not known.revoked and event.key not in self.state.roster.keys:
             yield NodeChanged(self.now, event.node, Change.REKEYED, key=event.key, signer=event.signer)
             yield Send(event.node, Enrolled(event.node))
 

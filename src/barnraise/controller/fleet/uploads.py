@@ -8,6 +8,7 @@ inspected one is the committed one.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,16 @@ SLOWEST_UPLOAD = 10_000.0
 """Bytes a second below which an upload is given up at any time beyond its first PATIENCE, however often some come."""
 
 
+class Grant(NamedTuple):
+    """The facts that weigh a result, fixed when the controller asks for its payload.
+
+    The version that arrivals are compared with, and the trust in its node (`trust.reputation`).
+    """
+
+    version: int
+    trust: float
+
+
 class Upload(msgspec.Struct):
     """A payload on its way `since` its request, with `received` bytes.
 
@@ -34,6 +45,7 @@ class Upload(msgspec.Struct):
 
     node: str
     offer: PayloadResult
+    grant: Grant
     until: float
     received: int = 0
     since: float = 0.0
@@ -58,7 +70,7 @@ class Uploads(Part):
         self.uploads: dict[int, Upload] = {}
         self.heard: dict[int, float] = {}  # time of each upload's last bytes, the longest silent first
         self.sending: dict[str, int] = {}  # node -> its upload
-        self.inspecting: dict[int, tuple[PayloadResult, int]] = {}
+        self.inspecting: dict[int, tuple[Upload, int]] = {}
         self.num_bytes = 0  # size of uploads and inspected payloads, as offered
 
     def expect(self, node: str, offer: PayloadResult) -> Steps:
@@ -91,10 +103,14 @@ class Uploads(Part):
             del offers[number], self.ready[node]
             if not offers:
                 del self.offered[node]
-            self.uploads[number] = Upload(node, offer, self.now + PATIENCE, since=self.now)
+            self.uploads[number] = Upload(node, offer, self.grant(node), self.now + PATIENCE, since=self.now)
             self.heard[number], self.sending[node] = self.now, number
             self.num_bytes += size
             yield Receive(node, offer)
+
+    def grant(self, node: str) -> Grant:
+        """Return the facts that weigh a result of the node whose payload is requested now."""
+        return Grant(self.context.arrival_version, self.state.nodes[node].tally.reputation.weight())
 
     def arrived(self, node: str, number: int, received: int) -> Upload | None:
         """Record the bytes of a payload; return the upload when it is complete.

@@ -34,9 +34,9 @@ class Reception(RoleHandler):
     def greet(self, peer: Peer, message: Enrol) -> None:
         """Enrol a key as a new node, or as the node that endorses it."""
         state = self._machine.state
-        if peer.key in state.keys:
+        if peer.key in state.roster.keys:
             self._coming.discard(peer.key)
-            self._transmit(peer, Enrolled(state.keys[peer.key]))
+            self._transmit(peer, Enrolled(state.roster.keys[peer.key]))
         elif peer.key not in self._coming:
             try:
                 event = self._let_in(peer, message)

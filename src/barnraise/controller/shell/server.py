@@ -108,7 +108,7 @@ class Server:
         self._wake = asyncio.Event()
         self._drained = Signal()
         self._handover = handover or HandoverListener()
-        uri = await self._handover.open(uri, self.enrolment.keys, self.machine.state.keys, *self.handlers.keys)
+        uri = await self._handover.open(uri, self.enrolment.keys, self.machine.state.roster.keys, *self.handlers.keys)
         self.listener, self._bound = self._handover.listener, True
         return uri
 
@@ -227,7 +227,7 @@ class Server:
         while batch := await self._handover.receive_many():
             for peer, frames in batch:
                 self.bytes_up += sum(map(num_bytes, frames))
-                node = self.machine.state.keys.get(peer.key)
+                node = self.machine.state.roster.keys.get(peer.key)
                 try:
                     if not self.handlers.receive(peer, frames):
                         self._receive(peer, node, *decode_incoming(frames, enrolled=node is not None))

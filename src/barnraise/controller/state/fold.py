@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from barnraise.controller.state import gathering
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.node_estimates import learn, observe_rate, observe_travel
 from barnraise.controller.state.state import (
@@ -53,16 +54,16 @@ def apply(state: State, decision: Decision) -> None:
 def _node_changed(state: State, d: NodeChanged) -> None:
     if d.change == Change.ENROLLED:
         state.nodes[d.node] = NodeState(d.node, Badge(d.key, d.signer, d.role or WORKER, d.owner))
-        state.keys[d.key] = d.node
+        state.roster.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
     if d.change == Change.REKEYED:
-        del state.keys[node.badge.key]
+        del state.roster.keys[node.badge.key]
         node.badge = Badge(d.key, d.signer, node.badge.role, node.badge.owner)
-        state.keys[d.key] = d.node
+        state.roster.keys[d.key] = d.node
         return
     if d.change == Change.JOINED:
-        state.num_live += not node.live
+        state.roster.live += not node.live
         presence = node.session.presence
         if not node.session.id:
             presence.first = presence.since = d.time
@@ -72,7 +73,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
     else:
         if node.live:
             node.session.presence.before += max(0.0, d.time - node.session.presence.since)
-        state.num_live -= node.live
+        state.roster.live -= node.live
         node.live = False
         if d.change == Change.REVOKED:
             node.revoked = d.reason
@@ -84,30 +85,29 @@ def _assigned(state: State, d: Assigned) -> None:
     again = lost or twin
     state.totals.assigned = d.assignment
     state.totals.rows = d.cursor
+    root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
+    work = Work(**msgspec.structs.asdict(d), root=root, done=done)
+    cohorts = gathering.join(state, d, work, twin)
+    if cohorts:
+        work = msgspec.structs.replace(work, cohorts=cohorts)
     if twin is not None:
         state.totals.copies += 1
-        state.works[d.redo] = msgspec.structs.replace(twin, twin=d.assignment)
-    root, done = (again.root, again.done) if again is not None else (d.assignment, 0)
-    same = d.redo if twin is not None else 0
-    state.works[d.assignment] = Work(**msgspec.structs.asdict(d), root=root, done=done, twin=same)
+        state.works[d.redo] = msgspec.structs.replace(twin, cohorts=(*twin.cohorts, cohorts[-1]))
+    state.works[d.assignment] = work
     state.nodes[d.node].open.append(d.assignment)
-    work = state.works[d.assignment]
     state.nodes[d.node].tally.turns += work.task.trains
     if work.task.trains and again is None:
         for rows in d.rows:
             state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
-    state.newest.in_flight += _is_current(state, work)
     if lost is not None and d.local_steps < lost.local_steps:
         state.redo[d.assignment] = _rest(lost, d.local_steps, d.tokens, d.assignment)
 
 
 def _judged(state: State, d: Judged) -> None:
     work = state.works.pop(d.assignment)
-    state.newest.in_flight -= _is_current(state, work)
     node = state.nodes[d.node]
     node.open.remove(d.assignment)
-    if d.verdict != "accepted":  # else it came first, and its twin knows
-        _part(state, work)
+    elsewhere = gathering.done_elsewhere(state, work)
     if work.task is Flush:
         state.progress.flushed[d.node] = None
     node.verdicts[d.assignment] = (d.verdict == "accepted", d.reason)
@@ -120,7 +120,7 @@ def _judged(state: State, d: Judged) -> None:
     elif not (work.task.measures or work.task.contributes):
         node.speed.verdict_time = d.time  # the next task cannot have started earlier
     if d.verdict == "accepted" and work.task.measures:
-        state.record.findings[d.assignment] = KeptFinding(work.at(Status.FOUND), d.claim.loss, d.weight)
+        state.record.findings[d.assignment] = KeptFinding(work.at(Status.FOUND), d.claim.loss, d.weighing.weight)
     elif d.verdict == "accepted" and work.task.contributes:
         state.totals.accepted += 1
         node.tally.accepted += 1
@@ -128,36 +128,31 @@ def _judged(state: State, d: Judged) -> None:
     elif d.verdict == "refused":
         state.totals.refused += 1
         node.tally.refused += 1
-        if work.twin <= 0:
+        if not elsewhere:
             _redo(state, work.at(Status.REFUSED))
     elif d.verdict == "discarded":
         state.totals.discarded += 1
+    gathering.settle(state, work, d.verdict == "accepted", d.time)
 
 
 def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     """Fold an update that enters the buffer."""
     buffer, totals = state.buffer, state.totals
     slots = buffer.slots.setdefault(d.node, {})
-    trust = node.tally.reputation.weight()
-    held = Held(d.assignment, d.weight, d.claim.codec, d.staleness, trust, d.scale)
+    weight, scale, trust = msgspec.structs.astuple(d.weighing)
+    trust = node.tally.reputation.weight() if trust is None else trust
+    held = Held(d.assignment, weight, d.claim.codec, d.staleness, trust, scale)
     slot = slots.get(d.parameters, Slot(d.node, d.parameters))
-    slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else d.weight)
+    slots[d.parameters] = slot.plus(held, trust * d.tokens if work.task.trains else weight)
     state.merging[d.assignment] = work.at(Status.ACCEPTED, tokens=d.tokens, local_steps=d.claim.steps)
     if d.tokens < work.tokens:
         _redo(state, _rest(work, d.claim.steps, d.tokens, d.assignment))
     buffer.time = min(buffer.time, d.time)
-    if buffer.half_time == math.inf and 2 * len(buffer.slots) >= state.num_live:
-        buffer.half_time = d.time
     observe_travel(node, work)
     node.tally.tokens += d.tokens
     totals.tokens += d.tokens
     buffer.tokens += d.tokens
     totals.staleness += d.staleness
-
-
-def _is_current(state: State, work: Work) -> bool:
-    """Return whether it trains from the newest version."""
-    return work.task.trains and work.base == state.newest.version
 
 
 def _version_closed(state: State, d: VersionClosed) -> None:
@@ -176,13 +171,14 @@ def _version_made(state: State, d: VersionMade) -> None:
     closing = state.closing
     assert closing is not None
     assert closing.version == d.version
-    state.newest = Newest(d.version, d.digest, d.time)
+    over, state.newest = state.newest, Newest(d.version, d.digest, d.time)
+    gathering.tidy(state, [over.round])
     state.totals.version_tokens += closing.tokens
     for slot in closing.slots:
         node = state.nodes[slot.node]
         for held in slot.contributions:
             node.updates.merged = max(node.updates.merged, held.assignment)
-            del state.merging[held.assignment]
+            gathering.tidy(state, state.merging.pop(held.assignment).cohorts)
     state.closing = None
 
 
@@ -199,18 +195,11 @@ def _started(state: State, d: Noted, note: notes.Started) -> None:
 
 def _released(state: State, d: Noted, note: notes.Released) -> None:
     work = state.works.pop(note.assignment)
-    state.newest.in_flight -= _is_current(state, work)
     state.nodes[work.node].open.remove(work.assignment)
-    _part(state, work)
-    if work.twin <= 0:  # else the same is done already, or by another node
+    elsewhere = gathering.done_elsewhere(state, work)
+    gathering.settle(state, work, False, d.time)
+    if not elsewhere:
         _redo(state, work.at(Status.RELEASED))
-
-
-def _part(state: State, work: Work) -> None:
-    """Separate failed open work from its twin, which continues alone."""
-    twin = state.works.get(work.twin)
-    if twin is not None:
-        state.works[work.twin] = msgspec.structs.replace(twin, twin=-work.assignment)
 
 
 def _redo(state: State, work: Work) -> None:
@@ -235,17 +224,25 @@ def _rest(work: Work, steps: int, tokens: int, assignment: int) -> Work:
 def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
     work = state.redo.pop(note.assignment).at(Status.OPEN)
     state.works[work.assignment] = work
-    state.newest.in_flight += _is_current(state, work)
+    gathering.rejoin(state, work)
     state.nodes[work.node].open.append(work.assignment)
 
 
 def _voided(state: State, d: Noted, note: notes.Voided) -> None:
-    """Take an unusable accepted contribution back out of its buffer and all totals, and queue its rows.
+    """Take an unusable accepted contribution back out of its buffer and all totals, and queue its rows."""
+    _take_back(state, note.assignment, note.version, note.judged, d.time)
 
-    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged.
+
+def _take_back(state: State, assignment: int, version: int, judged: bool, time: float) -> None:
+    """Take an accepted contribution back out of the buffer of `version` and all totals, and queue its rows.
+
+    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged. It counts as
+    refused where its node is `judged` by it.
     """
-    work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
-    if closing is not None and closing.version == note.version:
+    work, closing = state.merging.pop(assignment), state.closing
+    node = state.nodes[work.node]
+    gathering.settle(state, work, False, time)
+    if closing is not None and closing.version == version:
         closing.tokens -= work.tokens
         closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
     else:
@@ -255,12 +252,26 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     node.tally.accepted -= 1
     state.totals.tokens -= work.tokens
     node.tally.tokens -= work.tokens
-    if note.judged:
+    if judged:
         state.totals.refused += 1
         node.tally.refused += 1
     else:
         state.totals.discarded += 1
     _redo(state, work.at(Status.VOIDED))
+
+
+def _version_released(state: State, d: Noted, note: notes.VersionReleased) -> None:
+    if (closing := state.closing) is not None and closing.version == note.version and not closing.released:
+        closing.released = note.digest
+
+
+def _version_aborted(state: State, d: Noted, note: notes.VersionAborted) -> None:
+    """Drop the closed version; the next one has its number."""
+    if (closing := state.closing) is None or closing.version != note.version:
+        return
+    for number in closing.contributions:
+        _take_back(state, number, note.version, False, d.time)
+    state.closing = None
 
 
 def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
@@ -296,6 +307,7 @@ def _left_over(state: State, d: Noted, note: notes.LeftOver) -> None:
     state.totals.tokens -= state.buffer.tokens
     state.buffer.empty()
     state.merging, state.progress.final = {}, True
+    gathering.tidy(state, list(state.cohorts))
 
 
 def _tuned(state: State, d: Noted, note: notes.Tuned) -> None:
@@ -316,6 +328,7 @@ def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
     for number, work in list(state.redo.items()):
         if work.task.measures and work.base <= note.version:
             del state.redo[number]
+    gathering.tidy(state, list(state.cohorts))
 
 
 def _disputed(state: State, d: Noted, note: notes.Disputed) -> None:
@@ -357,6 +370,8 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Reopened: _reopened,
     notes.Voided: _voided,
     notes.Excluded: _excluded,
+    notes.VersionReleased: _version_released,
+    notes.VersionAborted: _version_aborted,
     notes.LeftOver: _left_over,
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+from barnraise.controller.state import gathering
+from barnraise.controller.state.cohorts import OPEN
 from barnraise.controller.state.fold import MOST_OPEN
 from barnraise.controller.state.state import State, Status, Work
 
@@ -22,6 +24,7 @@ def validate(state: State) -> None:
     """Raise AssertionError, naming the contradiction, unless all of `state` is consistent."""
     _validate_nodes(state)
     _validate_works(state)
+    _validate_cohorts(state)
     _validate_findings(state)
     _validate_buffer(state)
     _validate_totals(state)
@@ -29,7 +32,7 @@ def validate(state: State) -> None:
 
 def _validate_nodes(state: State) -> None:
     assert state.num_live == sum(node.live for node in state.nodes.values()), "live nodes"
-    assert state.keys == {node.badge.key: node.id for node in state.nodes.values()}, "keys of nodes"
+    assert state.roster.keys == {node.badge.key: node.id for node in state.nodes.values()}, "keys of nodes"
     held = Counter(number for node in state.nodes.values() for number in node.open)
     assert held == Counter(state.works.keys()), f"open at their nodes: {held}, open in all: {list(state.works)}"
     for name, node in state.nodes.items():
@@ -52,20 +55,32 @@ def _validate_works(state: State) -> None:
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
-    twins = {number: work for number, work in state.works.items() if work.twin > 0}
-    for number, work in twins.items():
-        other = state.works.get(work.twin)
-        assert other is None or other.twin == number != work.twin, f"{number} and {work.twin} are not each other's twin"
-        assert other is None or not twins.keys() & state.redo.keys(), "work that has a twin waits to be done again"
-        assert other is None or (other.root, other.done, other.local_steps, other.tokens) == (
-            work.root, work.done, work.local_steps, work.tokens
-        ), f"{number} and {work.twin} are not the same"  # fmt: skip
-    assert not any(work.twin > 0 for place in (state.merging, state.redo) for work in place.values()), (
-        "not open, but a twin"
-    )
-    assert state.newest.in_flight == sum(
-        work.task.trains and work.base == state.newest.version for work in state.works.values()
-    ), "works from the newest"
+
+
+def _validate_cohorts(state: State) -> None:
+    known = state.record.evaluations[-1][0] if state.record.evaluations else -1
+    for number, cohort in state.cohorts.items():
+        assert number == cohort.number, f"cohort {cohort.number} is kept as {number}"
+        opened = {one for one, member in cohort.members.items() if member.stage == OPEN}
+        for one in opened:
+            work = state.works.get(one)
+            assert work is not None, f"cohort {number} waits for {one}, which is not open"
+            assert number in work.cohorts, f"{one} is not in cohort {number}, which waits for it"
+            assert work.node == cohort.members[one].node, f"{one} is another node's in cohort {number}"
+        assert gathering.needed(state, cohort), f"cohort {number} is kept though nobody needs it"
+        if cohort.completion.rule == "first":
+            _validate_copies(state, [state.works[one] for one in opened], set(cohort.members) & state.redo.keys())
+    for number, work in state.works.items():
+        joined = [state.cohorts[cohort] for cohort in work.cohorts if cohort in state.cohorts]
+        assert all(number in cohort.members for cohort in joined), f"{number} is missing in its cohort"
+        assert not work.task.measures or work.base <= known or joined, f"{number} belongs to no piece"
+    tasks = state.round
+    assert tasks is None or tasks.base == state.newest.version, "a round from an earlier version"
+
+
+def _validate_copies(state: State, works: list[Work], waiting: set[int]) -> None:
+    assert len({(work.root, work.done, work.local_steps, work.tokens) for work in works}) <= 1, "copies differ"
+    assert len(works) < 2 or not waiting, "work that is open twice waits to be done again"
 
 
 def _validate_findings(state: State) -> None:
@@ -85,8 +100,7 @@ def _validate_findings(state: State) -> None:
     waiting = [work for work in state.redo.values() if work.task.measures]
     assert all(work.base > known for work in waiting), "what is known waits to be done again"
     found = [finding.work for finding in state.record.findings.values()]
-    opened = [work for work in state.works.values() if not 0 < work.twin < work.assignment]  # one of two
-    exact = [work for work in [*opened, *waiting, *found] if work.task.measures and work.base > known]
+    exact = [work for work in [*state.works.values(), *waiting, *found] if work.task.measures and work.base > known]
     taken = sorted({(work.base, rows.shard, rows.start, rows.stop) for work in exact for rows in work.rows})
     for before, after in itertools.pairwise(taken):
         assert before[:2] != after[:2] or before[3] <= after[2], f"pieces overlap: {before}, {after}"
@@ -107,6 +121,11 @@ def _validate_buffer(state: State) -> None:
         closing = [held.assignment for slot in state.closing.slots for held in slot.contributions]
         held = sum(state.merging[number].tokens for number in closing)
         assert state.closing.tokens == held, "tokens in the version that is being made"
+        released = state.closing.released
+        assert released in ("", state.closing.list_digest), "a released list has changed"
+        assert not released or not any(slot.excluded for slot in state.closing.slots), (
+            "a released list leaves nodes out"
+        )
 
 
 def _validate_totals(state: State) -> None:

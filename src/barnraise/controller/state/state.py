@@ -6,6 +6,7 @@ Observations without a decision (open requests, the times of messages) are in th
 
 from __future__ import annotations
 
+import hashlib
 import math
 from enum import Enum
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from barnraise.controller.state.actions import Slot
+from barnraise.controller.state.cohorts import Cohort
 from barnraise.core.types import KINDS, NodeProfile, Ranges, Task
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
@@ -55,19 +57,19 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
 class Work(Assigned, frozen=True):
     """An open assignment, or lost or unfinished work that waits to be done again.
 
-    Its steps are those from `done` on of the assignment `root`, which has the rows: `tokens` are theirs. While it is
-    open its `twin` is the assignment that is the same: open, too, or it came first; below 0 where that failed.
+    Its steps are those from `done` on of the assignment `root`, which has the rows: `tokens` are theirs. It is a member
+    of `cohorts`, as far as they are kept.
     """
 
     root: int = 0
     done: int = 0
     stage: Status = Status.OPEN
-    twin: int = 0
+    cohorts: tuple[int, ...] = ()
 
     def at(self, stage: Status, **changes: Any) -> Work:
         """Return the same work at `stage`."""
         assert stage in TRANSITIONS[self.stage], f"assignment {self.assignment} cannot be {stage} after {self.stage}"
-        return msgspec.structs.replace(self, stage=stage, twin=min(self.twin, 0), **changes)
+        return msgspec.structs.replace(self, stage=stage, **changes)
 
     @property
     def task(self) -> type[Task]:
@@ -192,13 +194,20 @@ class NodeState(msgspec.Struct):
         return self.badge.owner or self.id
 
 
+class Roster(msgspec.Struct):
+    """The index of the nodes: their names by their keys, and the number of those that take part."""
+
+    keys: dict[str, str] = {}
+    live: int = 0
+
+
 class Newest(msgspec.Struct):
     """The newest version, and when it was made."""
 
     version: int = 0
     digest: str = ""
     time: float = 0.0
-    in_flight: int = 0  # works that started from it
+    round: int = 0  # the cohort of the tasks that start from it, in synchronous mode; 0: there is none yet
 
 
 class OpenBuffer(msgspec.Struct):
@@ -208,7 +217,6 @@ class OpenBuffer(msgspec.Struct):
     tokens: int = 0
     size: int = 0  # K
     time: float = math.inf  # time of its first contribution
-    half_time: float = math.inf  # when half of the living had contributed
 
     def count(self, node: str) -> int:
         """Return the number of the node's contributions in it."""
@@ -226,17 +234,32 @@ class OpenBuffer(msgspec.Struct):
 
     def empty(self) -> None:
         """Clear the buffer, and keep its size."""
-        self.slots, self.tokens, self.time, self.half_time = {}, 0, math.inf, math.inf
+        self.slots, self.tokens, self.time = {}, 0, math.inf
 
 
 class Closing(msgspec.Struct):
-    """The version that is being made: the closed buffer less contributions that were voided since."""
+    """The version that is being made: the closed buffer less contributions that were voided since.
+
+    Once its list is `released` (the list's digest; "": it is not) it changes no more: masks were removed for exactly
+    these contributions, and for others they never are. Such a version is made of them, or aborted.
+    """
 
     version: int
     slots: list[Slot]
     tokens: int
     rate: float
     scales: tuple[float, ...]
+    released: str = ""
+
+    @property
+    def contributions(self) -> tuple[int, ...]:
+        """Return the assignments of its contributions, in order."""
+        return tuple(held.assignment for slot in self.slots for held in slot.contributions)
+
+    @property
+    def list_digest(self) -> str:
+        """Return the SHA-256 of the version and its list, for a release."""
+        return hashlib.sha256(msgspec.json.encode([self.version, self.contributions])).hexdigest()
 
 
 class Totals(msgspec.Struct):
@@ -285,11 +308,11 @@ class State(msgspec.Struct):
     """All facts of the ledger, folded."""
 
     nodes: dict[str, NodeState] = {}
-    keys: dict[str, str] = {}
-    num_live: int = 0
+    roster: Roster = msgspec.field(default_factory=Roster)
     works: dict[int, Work] = {}
     redo: dict[int, Work] = {}  # lost work, the longest lost first
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
+    cohorts: dict[int, Cohort] = {}
     newest: Newest = msgspec.field(default_factory=Newest)
     buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)
     closing: Closing | None = None
@@ -297,6 +320,29 @@ class State(msgspec.Struct):
     record: Record = msgspec.field(default_factory=Record)
     progress: Progress = msgspec.field(default_factory=Progress)
 
+    @property
+    def num_live(self) -> int:
+        """Return the number of nodes that take part."""
+        return self.roster.live
+
+    @property
+    def round(self) -> Cohort | None:
+        """Return the cohort of the synchronous round that is open; None before its first task."""
+        return self.cohorts.get(self.newest.round)
+
+    def copies_of(self, work: Work) -> Cohort | None:
+        """Return the cohort of work that was given to a second node, and of its copy; None where there is no copy."""
+        found = (self.cohorts[number] for number in work.cohorts if number in self.cohorts)
+        return next((cohort for cohort in found if cohort.completion.rule == "first"), None)
+
+    @property
+    def sums(self) -> bool:
+        """Return whether the closed version holds results that only their sum reveals."""
+        numbers = self.closing.contributions if self.closing is not None else ()
+        joined = (cohort for number in numbers for cohort in self.merging[number].cohorts)
+        return any(self.cohorts[cohort].completion.rule == "sum" for cohort in joined if cohort in self.cohorts)
+
     def came_second(self, work: Work) -> bool:
-        """Return whether the twin of open work was accepted, so that this one is not needed any more."""
-        return work.twin > 0 and work.twin not in self.works
+        """Return whether a copy of open work was accepted, so that this one is not needed any more."""
+        cohort = self.copies_of(work)
+        return cohort is not None and bool(cohort.came)

@@ -136,7 +136,7 @@ class ParameterServer:
     def reader(self, payload: Any, offer: Contribution) -> Reader:
         """Return a reader of the update in an inspected `payload`."""
         size = ranges.size(offer.parameters)
-        return codec_of(self.codecs, offer.codec, payload, size).open(payload, size, offer.base)
+        return codec_of(self.codecs, offer.codec, payload, size).open(payload, size, offer.support)
 
     def movement(self, made: Made) -> Step:
         """Return the step that led to the version."""

@@ -168,10 +168,16 @@ class Buffer(Part):
             yield from self.ending.dismiss_all()
 
     def aggregate(self) -> Steps:
-        """Have the closed buffer made into its version, once the excluded nodes are known."""
+        """Have the closed buffer made into its version, once the excluded nodes are known.
+
+        A list of which only the sum can be read is released first, and once: a restart continues with the same list.
+        """
         closing = self.state.closing
         assert closing is not None
-        if (asked := self.gate.ask(closing)) is not None:
+        if self.state.sums:
+            if not closing.released:
+                yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest))
+        elif (asked := self.gate.ask(closing)) is not None:
             yield asked
             return
         yield Aggregate(self.context.epoch, closing.version, tuple(closing.slots), closing.rate, closing.scales)
@@ -184,10 +190,17 @@ class Buffer(Part):
 
     def _unmade(self, event: Unmade) -> Steps:
         closing = self.state.closing
-        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+        if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
+            return
+        if closing.released:
+            faults = (f"contribution {number} {why}" for number, why in (event.void | event.lost).items())
+            yield Noted(self.now, notes.VersionAborted(event.version, event.reason or "; ".join(faults)))
+            if self.state.progress.final:
+                yield from self.ending.end()
+        else:
             yield from self._void(event, closing.slots)
             yield from self.aggregate()
-            yield Changed()
+        yield Changed()
 
     def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
         """Void unusable contributions of a version that cannot be made, to make it of the rest.
@@ -254,13 +267,14 @@ class Buffer(Part):
 
     def _round_over(self) -> str:
         """Return why the synchronous round is over; empty while a wait pays (its results still belong to it)."""
-        if self.state.newest.in_flight == 0:
+        tasks = self.state.round
+        if tasks is None or not tasks.open:
             return "all"
         if self.uploads.inspecting:
             return ""
         if self.now >= self.state.newest.time + self.versions.sync_longest_wait:
             return "longest wait"
-        if self.now >= self.state.buffer.half_time + self.versions.sync_window:
+        if self.now >= tasks.complete_at + self.versions.sync_window:
             return "window"
         return LATE if self._enough and self.waiting.over else ""
 
@@ -327,7 +341,8 @@ class Buffer(Part):
         if self.uploads.inspecting:
             return math.inf
         window, longest = self.versions.sync_window, self.versions.sync_longest_wait
-        return min(state.newest.time + longest, state.buffer.half_time + window, self.waiting.until)
+        complete_at = state.round.complete_at if state.round is not None else math.inf
+        return min(state.newest.time + longest, complete_at + window, self.waiting.until)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Gated: self._gated, Unmade: self._unmade}

@@ -31,8 +31,9 @@ class BufferDeadline(Part):
 
         Infinite when the buffer is empty, or one of the awaited nodes does not work yet.
         """
-        state, now = self.state, self.context.now
-        since = state.buffer.time if self.asynchronous else state.buffer.half_time
+        state, now, since = self.state, self.context.now, self.state.buffer.time
+        if not self.asynchronous:
+            since = state.round.complete_at if state.round is not None else math.inf
         if since == math.inf:
             return math.inf
         if now < since + LEAST_SECONDS:

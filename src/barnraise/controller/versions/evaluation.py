@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from barnraise.controller.fleet.cost_model import CostModel
@@ -18,6 +18,7 @@ from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.speeds import OVERDUE, Speeds
 from barnraise.controller.state import effects
+from barnraise.controller.state.cohorts import Cohort
 from barnraise.controller.state.effects import Evaluated
 from barnraise.controller.state.events import Event
 from barnraise.controller.state.part import Context, Steps
@@ -67,7 +68,7 @@ class Evaluation(TaskKind):
         self.pacing, self.publishing = pacing, publishing
         self.here = False  # whether the controller does it
         evaluated = self.state.record.evaluations[-1][0] if self.state.record.evaluations else -1
-        begun = (work.base for work in self._works() if work.base > evaluated)
+        begun = (cohort.base for cohort in self._cohorts() if cohort.base > evaluated)
         self.version = max(begun, default=-1)  # the measured one; -1: the newest when a worker begins
         self.tokens = self.state.totals.version_tokens  # tokens in it
         self.busy = self.version >= 0
@@ -132,15 +133,13 @@ class Evaluation(TaskKind):
     def _shared(self) -> bool:
         return self.open and self.version >= 0
 
-    def _works(self) -> list[Work]:
-        """Return all work on the version that was assigned, and not measured by the controller."""
-        state = self.state
-        found = [finding.work for finding in state.record.findings.values()]
-        return [work for work in [*state.works.values(), *state.redo.values(), *found] if work.task is Evaluate]
+    def _cohorts(self) -> Iterator[Cohort]:
+        """Yield the cohorts of all measurements: each is for one piece of a version's rows."""
+        return (cohort for cohort in self.state.cohorts.values() if cohort.completion == Evaluate.gathers)
 
     def _given(self) -> int:
         """Return the number of assigned rows of the version, from the first."""
-        return max((work.rows[0].stop for work in self._works() if work.base == self.version), default=0)
+        return max((cohort.rows[0].stop for cohort in self._cohorts() if cohort.base == self.version), default=0)
 
     def fresh(self, nodes: Sequence[NodeState]) -> Sequence[TaskView]:
         """Return unassigned rows, then rows for a second owner, one piece at a time, as not all nodes may take each."""
@@ -153,8 +152,8 @@ class Evaluation(TaskKind):
         lost = any(work.task is Evaluate and self.waits(work) for work in self.state.redo.values())
         if not self._shared or lost or not self._reachable:
             return ()
-        for rows, works in self._pieces().items():
-            owners = self._owners(works)
+        for rows, cohort in self._pieces().items():
+            owners = self._owners(cohort)
             if len(owners) < 2 and any(node.owner not in owners and self._is_able(node) for node in nodes):
                 self.wanted, self.whose = rows, owners
                 return self._views(1, (rows.stop - rows.start) * self.plan.row_tokens, self._trust_beside(owners))
@@ -166,21 +165,20 @@ class Evaluation(TaskKind):
             TaskView(_FIRST - number, work, self.name, down, priority=2, min_trust=trust) for number in range(count)
         ]
 
-    def _pieces(self) -> Mapping[RowRange, Sequence[Work]]:
-        """Return work on the version that is open, or that has a finding, by its rows."""
-        found: defaultdict[RowRange, list[Work]] = defaultdict(list)
-        for work in self._works():
-            if work.base == self.version and work.assignment not in self.state.redo:
-                found[work.rows[0]].append(work)
-        return found
+    def _pieces(self) -> Mapping[RowRange, Cohort]:
+        """Return the pieces of the version on which a node works, or that have a finding, by their rows."""
+        there = (cohort for cohort in self._cohorts() if cohort.base == self.version)
+        return {cohort.rows[0]: cohort for cohort in there if next(cohort.others(0), None) is not None}
 
-    def _owners(self, works: Iterable[Work]) -> frozenset[str]:
-        return frozenset(self.state.nodes[work.node].owner for work in works)
+    def _owners(self, cohort: Cohort, besides: int = 0) -> frozenset[str]:
+        """Return the owners of the nodes that measure a piece, or have measured it, `besides` an assignment."""
+        members, nodes = cohort.members, self.state.nodes
+        return frozenset(nodes[members[number].node].owner for number in cohort.others(besides))
 
     def is_another(self, node: NodeState, work: Work) -> bool:
         """Return whether the node is of another owner than those who have the same rows besides `work`."""
-        others = (one for one in self._pieces().get(work.rows[0], ()) if one.assignment != work.assignment)
-        return node.owner not in self._owners(others)
+        cohort = self._pieces().get(work.rows[0])
+        return cohort is None or node.owner not in self._owners(cohort, work.assignment)
 
     def _strangers(self, owners: frozenset[str]) -> Iterator[NodeState]:
         """Yield nodes of other owners that could measure."""
@@ -310,7 +308,7 @@ class Evaluation(TaskKind):
             f"loss is {result.loss:g}, but at most {self.plan.most_loss:g} is believed: the controller measures itself"
         )
 
-    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, trust: float, staleness: int) -> float:
         assert isinstance(result, Finding)
         return float(result.weight)
 
@@ -329,7 +327,8 @@ class Evaluation(TaskKind):
             yield Noted(self.now, dispute(two))
             yield from self._measure_here()
         elif sum(rows.stop - rows.start for rows in found) >= self.plan.rows:
-            owners = [self._owners(finding.work for finding in each) for each in found.values()]
+            nodes = self.state.nodes
+            owners = [frozenset(nodes[finding.work.node].owner for finding in each) for each in found.values()]
             if not any(
                 len(whose) < 2 and self._may_another(rows, whose) for rows, whose in zip(found, owners, strict=True)
             ):

@@ -110,6 +110,6 @@ class TaskKind(Part):
         """Handle the consequences of an accepted result of `work`."""
         yield from ()
 
-    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
-        """Return the weight of a result of `tokens` tokens, `staleness` versions late."""
+    def weight(self, result: Result, work: Work, tokens: int, trust: float, staleness: int) -> float:
+        """Return the weight of a result of `tokens` tokens: `staleness` versions late, of a node with this trust."""
         return float(tokens)

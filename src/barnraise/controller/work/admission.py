@@ -49,6 +49,8 @@ def refuse_update(offer: Contribution, work: Work, codec: int, payloads: Payload
     """Return why `offer` is no update that was assigned, in `codec`; empty when it can be."""
     if offer.parameters != work.terms.parameters:
         return Offence(f"updates parameters {offer.parameters}, but {work.terms.parameters} were assigned")
+    if offer.support != (work.cohort or work.base):
+        return Offence(f"has the support of {offer.support}, but {work.cohort or work.base} was assigned")
     if not offer.payload.num_bytes:
         return Offence("payload of 0 bytes: a contribution has one")
     last = offer.codec == payloads.last_codec and payloads.last > 0  # a residual, or the last one of a leaving node

@@ -31,6 +31,7 @@ from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
+from barnraise.controller.state.cohorts import IN, OUT, Cohort
 from barnraise.controller.state.events import Event, InterruptRequested
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
@@ -50,7 +51,7 @@ from barnraise.core.types import (
     Update,
 )
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Assigned, Decision, Noted
+from barnraise.ledger.decisions import Assigned, Decision, Judged, Noted
 from barnraise.matching.base import TaskView
 from barnraise.trust.repeats import MOST_ANSWERS, Judgement, judge
 from barnraise.trust.reputation import TRUSTED
@@ -89,8 +90,8 @@ class Answer(NamedTuple):
 class Case:
     """An audit of a contribution: its task, and the sketch of its update.
 
-    It takes `memory` bytes, and waits `since` then; `by` is the newest assignment for it, and `answers` contradict it.
-    Nodes that were `passed` over were not drawn yet.
+    It takes `memory` bytes, and waits `since` then; the `cohort` has the assignments for it, and `answers` contradict
+    it. Nodes that were `passed` over were not drawn yet.
     """
 
     work: Work
@@ -98,9 +99,8 @@ class Case:
     seed: int
     memory: int
     since: float
+    cohort: Cohort
     transcript: Transcript | None = None
-    by: int = 0
-    asked: set[str] = field(default_factory=set)
     passed: set[str] = field(default_factory=set)
     answers: list[Answer] = field(default_factory=list)
 
@@ -151,23 +151,21 @@ class Auditing(TaskKind):
         """Open a case for an accepted contribution, which another node shall repeat."""
         steps = offer.steps if offer.transcript is None else offer.transcript.batches
         done = msgspec.structs.replace(work, local_steps=steps, tokens=work.credit(steps))
-        seed = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14])
-        self.cases[work.assignment] = Case(done, sketch, seed, self._memory(done), self.now, offer.transcript)
+        seed, settings = 1 + int.from_bytes(self._drawn(str(work.assignment))[8:14]), self.context.settings
+        memory = settings.tasks.memory_for(work.rows) + VECTORS * settings.payloads.snapshot
+        cohort = Cohort(work.assignment, self.name, work.base, Audit.gathers, work.rows)
+        self.cases[work.assignment] = Case(done, sketch, seed, memory, self.now, cohort, transcript=offer.transcript)
         while len(self.cases) > MOST_CASES:
-            self._lapse(next(iter(self.cases)), f"more than {MOST_CASES} newer ones waited")
+            self._lapse(f"more than {MOST_CASES} newer ones waited", next(iter(self.cases)))
         yield from self.look()
 
-    def _lapse(self, number: int, reason: str) -> None:
-        case = self.cases.pop(number)
-        self.lapsed.append((case.work.node, notes.Unaudited(number, reason)))
-
-    def _lapse_all(self, reason: str) -> None:
-        for number in list(self.cases):
-            self._lapse(number, reason)
+    def _lapse(self, reason: str, *numbers: int) -> None:
+        for number in numbers:
+            self.lapsed.append((self.cases.pop(number).work.node, notes.Unaudited(number, reason)))
 
     def look(self) -> Steps:
         if self._over:
-            self._lapse_all("the run came to its end before that")
+            self._lapse("the run came to its end before that", *self.cases)
         yield from self.looked_for()
 
     def looked_for(self) -> Steps:
@@ -176,7 +174,7 @@ class Auditing(TaskKind):
             yield Noted(self.now, note, node)
 
     def _interrupted(self, event: InterruptRequested) -> Steps:
-        self._lapse_all("the controller was stopped before that")
+        self._lapse("the controller was stopped before that", *self.cases)
         yield from self.look()
 
     @property
@@ -204,16 +202,16 @@ class Auditing(TaskKind):
         if not self.open:
             return ()
         for number, case in list(self.cases.items()):
-            if case.by in self.state.works:
+            if case.cohort.open:
                 continue
             able = [node for node in nodes if self._may(node, case)]
             if not any(self._is_drawn(node, case) for node in able):
                 case.passed.update(node.id for node in able)
                 continue
-            if len(case.asked) >= TRIES + len(case.answers):
-                self._lapse(number, f"{len(case.asked)} nodes were asked")
+            if len(case.cohort.nodes) >= TRIES + len(case.answers):
+                self._lapse(f"{len(case.cohort.nodes)} nodes were asked", number)
             elif (back := self._back(case)) is None:
-                self._lapse(number, "its version is too far back by now")
+                self._lapse("its version is too far back by now", number)
             else:
                 self._next = case
                 return (self._view(case, back),)
@@ -234,9 +232,6 @@ class Auditing(TaskKind):
             memory_bytes=case.memory,
             min_trust=self._trust_for(case),
         )
-
-    def _memory(self, work: Work) -> int:
-        return self.context.settings.tasks.memory_for(work.rows) + VECTORS * self.context.settings.payloads.snapshot
 
     def _back(self, case: Case) -> tuple[Update, ...] | None:
         """Return the deltas from the newest version back to the case's; None when they are not kept, or too far."""
@@ -269,7 +264,7 @@ class Auditing(TaskKind):
         return self._can(node, case) and self._adds(node, case)
 
     def _can(self, node: NodeState, case: Case) -> bool:
-        if node.id == case.work.node or node.id in case.asked or self.memory_limits.of(node) < case.memory:
+        if node.id == case.work.node or node.id in case.cohort.nodes or self.memory_limits.of(node) < case.memory:
             return False
         if self.membership.is_unwilling(node.id):
             return False
@@ -307,8 +302,7 @@ class Auditing(TaskKind):
         assert self._next is not None, "it is given while it is on offer"
         case, number, settings = self._next, self.state.totals.assigned + 1, self.context.settings
         done, self._next = case.work, None
-        case.by = number
-        case.asked.add(node.id)
+        case.cohort.join(number, node.id)
         decision = Assigned(
             time=self.now,
             assignment=number,
@@ -337,7 +331,7 @@ class Auditing(TaskKind):
     # Results
 
     def _case(self, work: Work) -> Case | None:
-        return next((case for case in self.cases.values() if case.by == work.assignment), None)
+        return next((case for case in self.cases.values() if work.assignment in case.cohort.members), None)
 
     def too_late(self, work: Work) -> str:
         if self._over:
@@ -350,9 +344,6 @@ class Auditing(TaskKind):
             return f"took {result.steps} steps, but {work.local_steps} are to be done anew"
         finite = is_finite(result.sketch) and math.isfinite(result.loss)
         return "" if finite else "its sketch or its loss is not finite"
-
-    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
-        return 0.0
 
     def taken(self, result: Result, work: Work) -> Steps:
         assert isinstance(result, Sketched)
@@ -369,7 +360,7 @@ class Auditing(TaskKind):
         if case.transcript is None or judged.sound is not None:
             del self.cases[audited]
         elif len(case.answers) >= MOST_ANSWERS:
-            self._lapse(audited, f"{MOST_ANSWERS} nodes came to different results")
+            self._lapse(f"{MOST_ANSWERS} nodes came to different results", audited)
         compared = compare(case.sketch, result.sketch)
         yield Noted(self.now, notes.Audited(audited, work.assignment, work.node, *compared, judged.sound), node)
         wrong = [case.answers[place] for place in judged.wrong]
@@ -380,18 +371,29 @@ class Auditing(TaskKind):
             yield from self._convict(answer.node, answer.assignment, right)
         yield from self.looked_for()
 
+    def _ended(self, number: int, stage: str) -> bool:
+        """Record that an assignment is open no more; return whether it belongs to a case."""
+        found = [case.cohort for case in self.cases.values() if number in case.cohort.members]
+        for cohort in found:
+            cohort.settle(number, stage, self.now, self.state.num_live)
+        return bool(found)
+
+    def _judged(self, d: Judged) -> None:
+        if d.claim.result == "sketch":
+            self._ended(d.assignment, IN if d.verdict == "accepted" else OUT)
+
     def _noted(self, d: Noted) -> None:
-        """Count audits that their node gave back."""
-        if type(d.note) is notes.Released and d.note.reason.startswith(notes.DECLINED):
-            number = d.note.assignment
-            if any(case.by == number for case in self.cases.values()):
-                self.records[d.node].conduct.declined += 1
+        """Record audits that are taken back, and count those that their node gave back."""
+        if type(d.note) is not notes.Released or not self._ended(d.note.assignment, OUT):
+            return
+        if d.note.reason.startswith(notes.DECLINED):
+            self.records[d.node].conduct.declined += 1
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {InterruptRequested: self._interrupted}
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {Noted: self._noted}
+        return {Noted: self._noted, Judged: self._judged}
 
     def _convict(self, node: str, assignment: int, against: tuple[int, ...]) -> Steps:
         note = notes.Convicted(assignment, against, self.sanctions.until(node))

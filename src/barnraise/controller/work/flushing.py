@@ -65,7 +65,7 @@ class Flushing(TaskKind):
         assert isinstance(result, Contribution)
         return refuse_update(result, work, self.payloads.last_codec, self.payloads)
 
-    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
+    def weight(self, result: Result, work: Work, tokens: int, trust: float, staleness: int) -> float:
         """Return the weight of all the node's earlier contributions."""
         node = self.state.nodes[work.node]
-        return (self.speeds.usable(node) or 1.0) * node.tally.reputation.weight()
+        return (self.speeds.usable(node) or 1.0) * trust

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from barnraise.controller.fleet.uploads import Uploads
+from barnraise.controller.fleet.uploads import Grant, Uploads
 from barnraise.controller.state.actions import Discard, Send
 from barnraise.controller.state.effects import Inspect, Inspected
 from barnraise.controller.state.events import Arrived, Changed, Event
@@ -21,7 +21,7 @@ from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.task_kinds import TaskKinds
 from barnraise.core.types import Contribution, PayloadResult, Result
-from barnraise.ledger.decisions import Claim, Judged
+from barnraise.ledger.decisions import Claim, Judged, Weighing
 from barnraise.ledger.notes import COPY_CAME_FIRST
 from barnraise.wire.messages import Ack, Message, Offer
 
@@ -84,18 +84,19 @@ class Inspection(Part):
             yield from self._judge(work, offer, version, 0.0, reason)
             yield Changed()
         else:
-            self.uploads.inspecting[event.assignment] = offer, version
+            self.uploads.inspecting[event.assignment] = upload, version
             yield Inspect(self.context.epoch, event.node, offer, self.auditing.seed(work), work.task.inspects)
             yield from self.uploads.look()
 
     def inspected(self, event: Inspected) -> Steps:
         if event.epoch != self.context.epoch:
             return
-        offer, version = self.uploads.inspecting[event.assignment]
+        upload, version = self.uploads.inspecting[event.assignment]
+        offer = upload.offer
         self.uploads.settled(offer)
         work = self.state.works[event.assignment]
         reason = admission.refuse_inspection(event.norm, event.reason, self.settings.payloads)
-        yield from self._judge(work, offer, version, event.norm, reason)
+        yield from self._judge(work, offer, version, event.norm, reason, upload.grant)
         if self.state.nodes[work.node].verdicts[work.assignment][0] and isinstance(offer, Contribution):
             if event.sketch:
                 yield from self.auditing.begin(work, offer, event.sketch)
@@ -122,10 +123,11 @@ class Inspection(Part):
         kind = self.kinds.get(work.kind)
         return kind.too_late(work) if kind is not None else ""
 
-    def _judge(self, work: Work, offer: Result, version: int, norm: float, reason: str) -> Steps:
-        """Put the verdict on the ledger and answer the worker."""
+    def _judge(
+        self, work: Work, offer: Result, version: int, norm: float, reason: str, grant: Grant | None = None
+    ) -> Steps:
+        """Put the verdict on the ledger and answer the worker; the `grant` of its payload weighs a result."""
         verdict: Literal["accepted", "refused", "discarded"]
-        kind = self.kinds.get(work.kind)
         if late := self._too_late(work):
             verdict, reason = "discarded", late
         else:
@@ -147,15 +149,23 @@ class Inspection(Part):
             staleness=staleness,
             tokens=tokens,
             norm=norm,
-            scale=admission.scale(norm, work, self.settings) if verdict == "accepted" else 1.0,
             parameters=work.terms.parameters,
-            weight=kind.weight(offer, work, tokens, staleness) if kind and isinstance(offer, kind.task.result) else 0.0,
+            weighing=self._weighing(work, offer, tokens, norm if verdict == "accepted" else 0.0, grant),
         )
         if verdict == "accepted":
             yield from self.kinds[work.kind].taken(offer, work)
         elif isinstance(offer, PayloadResult):
             yield Discard(work.node, work.assignment)
         yield Send(work.node, Ack(work.assignment, verdict == "accepted", str(reason)))
+
+    def _weighing(self, work: Work, offer: Result, tokens: int, norm: float, grant: Grant | None) -> Weighing:
+        """Return the weight of a result, as its grant says; it is granted now where there is no payload."""
+        version, trust = grant or self.uploads.grant(work.node)
+        staleness = max(0, version - offer.base) if work.task.contributes else 0
+        kind, weight = self.kinds.get(work.kind), 0.0
+        if kind is not None and isinstance(offer, kind.task.result):
+            weight = kind.weight(offer, work, tokens, trust, staleness)
+        return Weighing(weight, admission.scale(norm, work, self.settings), trust)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Arrived: self.arrived, Inspected: self.inspected}

@@ -3,7 +3,7 @@
 Rows are alike: in asynchronous mode fresh ones are worth as much as a copy of late ones, which no version waits for. A
 copy gains something where exactly that work is awaited: for a measurement, and in a synchronous round whose other nodes
 are idle meanwhile, if it arrives before the round would end anyway. The choice of node follows from observations. A
-copy is an assignment of its own whose `redo` names open work; the state keeps both as twins.
+copy is an assignment of its own whose `redo` names open work; the state keeps both as a cohort.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class Speculation(Part):
         return self.evaluation.open or not (self.asynchronous or self.state.closing is not None)
 
     def _may_be_copied(self, work: Work) -> bool:
-        if work.twin or work.assignment in self.state.redo:  # later work is named after it
+        state = self.state
+        if state.copies_of(work) is not None or work.assignment in state.redo:  # later work is named after it
             return False
         if work.task.trains:
-            return not self.asynchronous and work.base == self.state.newest.version
+            return not self.asynchronous and work.base == state.newest.version
         return work.task.measures and self.evaluation.waits(work)
 
     def _due(self, work: Work) -> float:
@@ -127,15 +128,17 @@ class Speculation(Part):
     # Results
 
     def won(self, work: Work) -> Steps:
-        """Handle an accepted result of `work`: its twin is released, but for one that is being inspected.
+        """Handle an accepted result of `work`: its copy is released, but for one that is being inspected.
 
         That one is discarded then.
         """
-        twin = self.state.works.get(work.twin)
-        if twin is not None and twin.assignment not in self.uploads.inspecting:
-            self.records[twin.node].session.beaten_in = work.base
-            yield from self.membership.release(twin.node, twin.assignment, COPY_CAME_FIRST)
-            yield Send(twin.node, Ack(twin.assignment, False, COPY_CAME_FIRST))
+        cohort = self.state.copies_of(work)
+        for number in list(cohort.others(work.assignment)) if cohort is not None else ():
+            if number not in self.uploads.inspecting:
+                node = self.state.works[number].node
+                self.records[node].session.beaten_in = work.base
+                yield from self.membership.release(node, number, COPY_CAME_FIRST)
+                yield Send(node, Ack(number, False, COPY_CAME_FIRST))
 
     def rests(self, node: str) -> bool:
         """Return whether the node came second in the open round.

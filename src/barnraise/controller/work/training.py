@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
@@ -209,8 +211,7 @@ class Training(TaskKind):
         reason = refuse_transcript(result, work, self.state.newest.version)
         return reason or refuse_update(result, work, work.terms.rung, self.payloads)
 
-    def weight(self, result: Result, work: Work, tokens: int, staleness: int) -> float:
-        trust = self.state.nodes[work.node].tally.reputation.weight()
+    def weight(self, result: Result, work: Work, tokens: int, trust: float, staleness: int) -> float:
         return tokens * trust * self.settings.versions.staleness.weight(staleness)
 
 
@@ -229,6 +230,7 @@ def task_of(given: Assigned, batches: Batches, news: News = News()) -> Train:  #
         parameters=terms.parameters,
         max_staleness=terms.max_staleness,
         pace=terms.pace,
+        cohort=given.cohort or msgspec.UNSET,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_proven_key_becomes_a_node_and_a_name_stays_with_its_first_key() -> No
     engine.hello("a")
     assert engine.handle(ev.Admitted("a", "key 2")) == []
     assert engine.handle(ev.Admitted("b", "key 1")) == []
-    assert engine.state.keys == {"key 1": "a"}
+    assert engine.state.roster.keys == {"key 1": "a"}
     assert engine.state.nodes["a"].live
 
 

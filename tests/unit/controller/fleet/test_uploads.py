@@ -9,6 +9,7 @@ import pytest
 from barnraise.controller.fleet.uploads import PATIENCE, PRESSED_PATIENCE, SLOWEST_UPLOAD, Uploads
 from barnraise.controller.machine import Controller
 from barnraise.controller.state.actions import Action, Discard, Receive, Send
+from barnraise.controller.state.state import NodeState
 from barnraise.core.types import Blob, Contribution, ParameterRange
 from barnraise.wire.messages import CHUNK_BYTES, Identify
 
@@ -43,6 +44,7 @@ def at(kept: Uploads, now: float) -> Uploads:
 
 
 def expect(kept: Uploads, node: str, number: int, now: float = 0.0) -> list[str]:
+    kept.state.nodes.setdefault(node, NodeState(node))
     return asked(list(at(kept, now).expect(node, offer(number))))
 
 
@@ -92,6 +94,7 @@ def test_bytes_that_drip_keep_no_room(at_once: int) -> None:
 def test_a_slow_link_has_the_time_that_it_needs() -> None:
     for size in (CHUNK_BYTES + 1, SIZE):
         kept = Controller(SETTINGS).parts[Uploads]
+        kept.state.nodes["a"] = NodeState("a")
         list(kept.expect("a", offer(1, size)))
         seconds, received = 0.0, 0
         while received < size:

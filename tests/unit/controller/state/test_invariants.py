@@ -48,7 +48,7 @@ def _in_no_slot(state: State) -> None:
 
 
 def _dead_but_counted(state: State) -> None:
-    state.num_live += 1
+    state.roster.live += 1
 
 
 def _anothers(state: State) -> None:

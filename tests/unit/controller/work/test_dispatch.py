@@ -15,7 +15,7 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import MOST_OPEN
 from barnraise.controller.state.settings import RowNeeds
-from barnraise.controller.state.state import Newest, NodeState, Speed, State
+from barnraise.controller.state.state import Newest, NodeState, Roster, Speed, State
 from barnraise.controller.versions.publishing import LONGEST_CHAIN, Publishing
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.core.types import MOST_ROW_RANGES, Blob, LinkReport, NodeProfile, Update
@@ -367,14 +367,17 @@ def node_at(name: str, rate: float, turnaround: float = 0.1) -> NodeState:
 
 def speeds_of(nodes: dict[str, NodeState]) -> Speeds:
     """Return the speeds of a controller that knows these nodes."""
-    return Controller(engine_settings(), State(nodes=nodes, num_live=len(nodes))).parts[Speeds]
+    return Controller(engine_settings(), State(nodes=nodes, roster=Roster(live=len(nodes)))).parts[Speeds]
 
 
 def test_participation_is_a_share_of_all_work() -> None:
     nodes = {name: node_at(name, rate) for name, rate in (("a", 30.0), ("b", 10.0), ("c", 0.0))}
     shares = [speeds_of(nodes).participation(node) for node in nodes.values()]
     assert shares == [0.75, 0.25, pytest.approx(1 / 3)]
-    assert Controller(engine_settings(), State(nodes=nodes, num_live=1)).parts[Speeds].participation(nodes["a"]) == 1.0
+    assert (
+        Controller(engine_settings(), State(nodes=nodes, roster=Roster(live=1))).parts[Speeds].participation(nodes["a"])
+        == 1.0
+    )
 
 
 def paced(engine: Engine, **rates: float) -> dict[str, Assigned]:
@@ -402,7 +405,7 @@ def test_matched_nodes_get_tasks_of_one_length_in_time() -> None:
 def test_a_rate_does_not_rise_with_delay_and_falls_with_the_batch(batch_rows: int) -> None:
     settings = engine_settings(pace="matched", max_local_steps=1000)
     nodes = {"near": node_at("near", 60.0), "far": node_at("far", 60.0, turnaround=9.0)}  # 0.1 s a step
-    machine = Controller(settings, State(nodes=nodes, num_live=2))
+    machine = Controller(settings, State(nodes=nodes, roster=Roster(live=2)))
     machine.parts[NodeRecords]["far"].link = LinkReport(round_trip=5.0)
     taken, factors = {}, {}
     for name, node in nodes.items():

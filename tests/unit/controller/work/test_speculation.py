@@ -89,8 +89,10 @@ def test_an_idle_node_gets_a_copy_of_what_a_round_waits_for() -> None:
     assert (note.assignment, note.by, copy.redo) == (original.id, copy.node, original.id)
     assert copy.node in ("a", "b")
     assert engine.state.totals.copies == 1
-    assert engine.state.works[original.id].twin == copy.assignment
-    assert engine.state.works[copy.assignment].twin == original.id
+    cohort = engine.state.copies_of(engine.state.works[original.id])
+    assert cohort is not None
+    assert cohort is engine.state.copies_of(engine.state.works[copy.assignment])
+    assert set(cohort.members) == {original.id, copy.assignment}
 
 
 def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
@@ -100,7 +102,7 @@ def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
     tokens = engine.state.totals.tokens
     turn(engine, 1.0, copy.node)
     assert engine.state.totals.tokens == tokens + original.tokens
-    assert not any(work.twin > 0 for work in engine.state.works.values())
+    assert not any(engine.state.copies_of(work) for work in engine.state.works.values())
     released = made(engine, Noted)[-1]
     assert (released.node, released.note.reason) == ("c", COPY_CAME_FIRST)
     engine.held["c"][original.id] = original  # it has not heard of that yet
@@ -128,7 +130,7 @@ def test_the_original_may_win_as_well() -> None:
     engine = late_round()
     copy = made(engine, Assigned)[-1]
     turn(engine, 0.1, "c")
-    assert not any(work.twin > 0 for work in engine.state.works.values())
+    assert not any(engine.state.copies_of(work) for work in engine.state.works.values())
     assert copy.assignment not in engine.state.works
     assert engine.state.nodes["c"].tally.accepted == 4
 
@@ -156,7 +158,7 @@ def test_a_restart_knows_of_copies() -> None:
     assert engine.state.works == before
     engine.hello(copy.node)
     turn(engine, 0.1, copy.node)
-    assert not any(work.twin > 0 for work in engine.state.works.values())
+    assert not any(engine.state.copies_of(work) for work in engine.state.works.values())
 
 
 @pytest.mark.parametrize("first", ["copy", "original"])
@@ -251,7 +253,7 @@ def test_a_measurement_does_not_wait_for_who_hangs() -> None:
     assert note.assignment == late.assignment
     turn(engine, 1.0, *others)
     assert engine.state.record.evaluations[-1][0] == late.base
-    assert not any(work.twin > 0 for work in engine.state.works.values())
+    assert not any(engine.state.copies_of(work) for work in engine.state.works.values())
 
 
 def test_copies_are_few() -> None:

@@ -39,8 +39,8 @@ class Headed(Look):
         self._codecs = codecs
 
     def look(self, arrival: Arrival) -> None:
-        codec, size, base = _expected(self._codecs, arrival)
-        codec.header(arrival.payload, size, base)
+        codec, size, support = _expected(self._codecs, arrival)
+        codec.header(arrival.payload, size, support)
 
 
 class Decoded(Look):
@@ -50,8 +50,8 @@ class Decoded(Look):
         self._codecs = codecs
 
     def look(self, arrival: Arrival) -> None:
-        codec, size, base = _expected(self._codecs, arrival)
-        arrival.reader = codec.open(arrival.payload, size, base)
+        codec, size, support = _expected(self._codecs, arrival)
+        arrival.reader = codec.open(arrival.payload, size, support)
 
 
 class Measured(Look):
@@ -63,8 +63,8 @@ class Measured(Look):
 
 
 def _expected(codecs: Sequence[Codec], arrival: Arrival) -> tuple[Codec, int, int]:
-    """Return the codec of an update, the number of its elements, and its base version."""
+    """Return the codec of an update, the number of its elements, and that of its support."""
     offer = arrival.result
     assert isinstance(offer, Contribution), "other payloads are not looked into"
     size = ranges.size(offer.parameters)
-    return codec_of(codecs, offer.codec, arrival.payload, size), size, offer.base
+    return codec_of(codecs, offer.codec, arrival.payload, size), size, offer.support
