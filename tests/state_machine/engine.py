@@ -881,10 +881,10 @@ class Account:
         )
         assert state.num_live == len(self.live) == sum(node.live for node in state.nodes.values())
         trained = [work for work in state.works.values() if work.kind == "train"]
-        current = {work.assignment for work in trained if work.base == state.newest.version}
+        current = {i.assignment for i in trained if i.base == state.newest.version and not i.terms.max_staleness}
         tasks = state.round
         opened = {i for i, member in tasks.members.items() if member.stage == "open"} if tasks is not None else set()
-        assert opened == (set() if self.settings.asynchronous else current), "the tasks of the round"
+        assert opened == current, "the tasks of the round"
         assert state.progress.final == self.final
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
