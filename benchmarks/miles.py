@@ -1,4 +1,4 @@
-"""What several machines behind slow links are worth: time, tokens and bytes to the loss that a lone one reaches.
+"""Measure the gain of several machines behind slow links: time, tokens and bytes to the loss of a lone machine.
 
     python benchmarks/miles.py --results found.jsonl --pictures folder      the headline (hours; found.jsonl resumes it)
     python benchmarks/miles.py --tokens 2 --seeds 1 --rates 0.008 --sides lone,int4_sync_h5          a short look
@@ -17,7 +17,7 @@ A side's name says what it does, in parts:
 
     lone                     one worker; `batch16`: 16 rows a step instead of 4
     int4_overlap_h5          4 workers send and get 4 bits, exchange every 5 steps and train on meanwhile
-    loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), everyone waits for each round's version
+    loco8-loco4_sync_h10     1 of 8 elements up, 1 of 4 down (`sparse_loco`), all wait for each round's version
     bits0.8-bits1.6_sync_h5  0.8 bits an element up, 1.6 down (`entropy_coded`)
     fp32_async_h30           a version for each contribution (K = 1)
     8x_..._e1.9              8 workers, 1.9 times the lone worker's tokens
@@ -76,7 +76,7 @@ OUTER = {"outer_optimizer": "nesterov"}
 
 @dataclass
 class Side:
-    """What a name asks for; `excess` None: that of the command line."""
+    """The settings that a name stands for; `excess` None: that of the command line."""
 
     workers: int = 4
     steps: int = 30

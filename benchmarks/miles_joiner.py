@@ -1,4 +1,4 @@
-"""What a joiner costs the others: tokens a second of those that train, before one more worker joins and while it does.
+"""Measure the cost of a joiner for the others: tokens a second of training workers before and during the join.
 
     python benchmarks/miles_joiner.py [--seconds 60] [--rate-mbit 10] [--rtt-ms 50]          as root
 
@@ -22,7 +22,10 @@ WARM_UP = 20.0
 
 
 def trained(assignments: list[AssignmentRow], node: str, start: float, stop: float) -> float:
-    """Tokens a second of `node` between two moments of the ledger's clock, in which it hands in twice at least."""
+    """Return the tokens a second of `node` from `start` to `stop`, by the ledger's clock.
+
+    The node must submit at least twice in that time.
+    """
     ends = sorted((row.stop, row.tokens) for row in assignments if row.node == node and row.stop is not None)
     within = [(end, tokens) for end, tokens in ends if start <= end <= stop]
     return sum(tokens for _, tokens in within[1:]) / (within[-1][0] - within[0][0])

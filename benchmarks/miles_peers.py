@@ -92,7 +92,7 @@ BARNRAISE: dict[str, dict[str, Any]] = {
         }
     },
 }
-"""What is barnraise's own choice in its run file. `--run-file` replaces the first one's."""
+"""Settings that barnraise chooses itself in its run file. `--run-file` replaces those of the first one."""
 
 ALL = [*BARNRAISE, *(peer.name for peer in PEERS)]
 
@@ -123,7 +123,7 @@ class Bench:
         self.folder, self.options = folder, options
 
     def dataset(self, seed: int) -> Dataset:
-        """What barnraise makes of the files for a run of that seed, with its held-out rows."""
+        """Return the dataset that barnraise makes of the files for a run of that seed, with its held-out rows."""
         folder = self.folder / f"data-{seed}"
         if not folder.exists():
             text.build(folder, files(self.options.data), context=CONTEXT, seed=seed)
@@ -154,7 +154,7 @@ class Bench:
         )  # fmt: skip
 
     def loss(self, path: Path, seed: int) -> float:
-        """Of a snapshot, on the rows and in the way of barnraise's controller in a run of that seed."""
+        """Return the loss of a snapshot, on the rows and in the way of barnraise's controller in a run of that seed."""
         dataset = self.dataset(seed)
         flat = FlatParameters(build.build(self.model(dataset)))
         flat.vector.copy_(torch.from_numpy(np.load(path)))
@@ -219,7 +219,7 @@ def line(loopback: Result, link: Result) -> str:
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """What the benchmarks of barnraise and its peers in namespaces have in common."""
+    """Return a parser of the arguments that the benchmarks of barnraise and its peers in namespaces share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--peer", action="append", choices=ALL, help="which to run; all when not given")

@@ -54,7 +54,7 @@ def given(text: str) -> tuple[str, str, float]:
 
 
 def once(bench: Bench, name: str, seed: int) -> Result:
-    """The side's run, or what `--results` holds of the same."""
+    """Return the side's run, or the stored result of the same run in `--results`."""
     options = bench.options
     settings = (
         "learning_rate",
@@ -80,7 +80,7 @@ def once(bench: Bench, name: str, seed: int) -> Result:
 
 
 def lone(bench: Bench, seed: int) -> Result:
-    """Nothing but the model's own steps, as fast as they go; the clock is that of a worker of `--speed`."""
+    """Train the model alone, at full speed; the clock is that of a worker of `--speed`."""
     options = bench.options
     trial = replace(bench.trial("lone", "loopback", seed), workers=1, speed=1e9, seconds=1e5)
     with unlinked(1) as spaces:

@@ -1,8 +1,9 @@
-"""What the workers of all peers have in common: the job, the model, the rows, the pace, the log.
+"""Code that the workers of all peers share: the job, the model, the rows, the pace, the log.
 
-A worker is started as `python PEER.py JOB.json RANK` in its own network namespace, and runs in the benchmark's virtual
-environment: nothing here imports barnraise. It writes lines of JSON to its standard output: {"event", "time", ...},
-with times on the machine's monotonic clock. It trains until its tokens are done or it is killed.
+The benchmark starts a worker as `python PEER.py JOB.json RANK` in its own network namespace. The worker runs in the
+benchmark's virtual environment, so this module does not import barnraise. It writes lines of JSON to its standard
+output: {"event", "time", ...}, with times on the machine's monotonic clock. It trains until its tokens are done or it
+is killed.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ ADAMW: dict[str, Any] = {"betas": [0.9, 0.99], "weight_decay": 0.01}
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker is told. `addresses` are the workers', in the order of their ranks."""
+    """The job that every worker gets. `addresses` are the workers', in the order of their ranks."""
 
     folder: str  # `model/` (Hugging Face), `rows.npy` (uint16 [n, context]); snapshots go there
     addresses: list[str]
-    tokens: int  # of each worker, after which it ends
+    tokens: int  # each worker ends after these
     seconds: float  # after which it is killed
     speed: float  # tokens a second of each worker
     batch: int  # rows a step
@@ -49,7 +50,10 @@ class Job:
 
 
 def run(train: Callable[[Job, int], None]) -> None:
-    """Train with the job and the rank of the command line. After an error nothing is waited for: not even threads."""
+    """Train with the job and the rank of the command line.
+
+    After an error the process ends at once and does not wait for threads.
+    """
     path, rank = sys.argv[1:]
     os.environ["GLOO_SOCKET_IFNAME"] = DEVICE  # gloo would otherwise look the host's name up
     try:
@@ -82,7 +86,7 @@ class Worker:
         order = np.random.default_rng(job.seed).permutation(len(rows))
         self._rows, self._mine, self._next = rows, order[rank :: job.workers], 0
         self._inner: Any = None
-        self._busy = 0.0  # of the last backward pass, in CPU seconds
+        self._busy = 0.0  # CPU seconds of the last backward pass
         self._snapshots, self._began = 0, 0.0
 
     @property
@@ -111,15 +115,15 @@ class Worker:
         return self.tokens >= self.job.tokens
 
     def start(self) -> None:
-        """All is set up: the clock starts."""
+        """Report that the setup is complete, and start the clock."""
         self._began = time.monotonic()
         say("start")
 
     def gradients(self, module: Any = None) -> None:
         """One forward and backward pass, through `module` where it wraps the model; gradients are clipped.
 
-        The machine is a slower one than this: what a batch lacks in seconds is slept before the backward pass, in which
-        DDP already exchanges. The last pass tells how long the backward one will take.
+        The worker plays a slower machine: it sleeps for the seconds that a batch lacks, before the backward pass, in
+        which DDP already exchanges. The last pass tells how long the backward one will take.
         """
         import torch
 
@@ -138,7 +142,7 @@ class Worker:
         self.tokens += tokens.numel()
 
     def exchanged(self) -> None:
-        """All that this worker has trained so far is in the shared model."""
+        """Report that the shared model holds all that this worker has trained so far."""
         say("progress", tokens=self.tokens)
         job = self.job
         share = max(self.tokens / job.tokens, (time.monotonic() - self._began) / job.seconds)

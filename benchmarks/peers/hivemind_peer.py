@@ -54,7 +54,7 @@ def train(job: Job, rank: int) -> None:
 
 
 def start_dht(job: Job, rank: int) -> hivemind.DHT:
-    """The first worker is the one that all others know."""
+    """Start the DHT; all other workers connect to the first worker."""
     known = Path(job.folder) / "first-peer"
     while rank > 0 and not known.exists():
         time.sleep(0.2)
@@ -97,7 +97,7 @@ def make_optimizer(job: Job, worker: Worker, dht: hivemind.DHT) -> hivemind.Opti
 
 
 def wait_for_all(job: Job, dht: hivemind.DHT, rank: int) -> None:
-    """Until every worker is ready to train."""
+    """Wait until every worker is ready to train."""
     while not dht.store("ready", subkey=rank, value=True, expiration_time=get_dht_time() + 600):
         time.sleep(0.5)
     while True:

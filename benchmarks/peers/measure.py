@@ -1,4 +1,4 @@
-"""What a run of a peer comes to: counters of the sockets' bytes while it runs, and its result afterwards."""
+"""Measurements of a peer's run: counters of the sockets' bytes while it runs, and its result afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Result:
     seconds: float
     tokens: int
     rate: float  # tokens a second, all workers
-    share: float  # of the time in which workers trained
+    share: float  # share of the workers' time that they trained
     up: int
     down: int
     host_up: int

@@ -1,4 +1,4 @@
-"""One run of one peer in namespaces that are there: its processes, from start to end."""
+"""Play one run of one peer in existing namespaces: its processes, from start to end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READY_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Peer:
-    """What is run in each worker's namespace, and with which options of its own."""
+    """The program that runs in each worker's namespace, and its own options."""
 
     name: str
     script: str
@@ -40,10 +40,10 @@ class Peer:
 
 @dataclass(frozen=True)
 class Trial:
-    """What all peers have in common. `tokens` are of all workers together."""
+    """The settings that all peers share. `tokens` counts those of all workers together."""
 
     folder: Path  # model/ and rows.npy
-    python: Path  # of the peers' environment
+    python: Path  # the interpreter of the peers' environment
     workers: int
     tokens: int
     seconds: float
@@ -142,7 +142,7 @@ class Barnraise:
         return LedgerView(next((self.folder / "runs").glob("*/ledger.sqlite")))
 
     def assignments(self) -> list[AssignmentRow]:
-        """What was accepted so far."""
+        """Return the assignments that the controller has accepted so far."""
         with self.view() as view:
             assignments = [row for row in view.assignments() if row.outcome == "accepted"]
         if len(assignments) > self._known:
@@ -152,7 +152,7 @@ class Barnraise:
 
     @property
     def offset(self) -> float:
-        """From the ledger's clock to this machine's, by the least delay with which anything was seen in it."""
+        """Seconds from the ledger's clock to this machine's: the least delay with which this process saw a row."""
         return self._offset
 
 
@@ -187,7 +187,7 @@ def run_barnraise(name: str, trial: Trial, namespaces: list[str], run_file: dict
 def _result(
     name: str, trial: Trial, counters: Counters, starts: list[float], ends: list[list[tuple[float, int]]]
 ) -> Result:
-    """Each worker's rate is that from its start until its last exchange: what it began since belongs to no one yet."""
+    """Return the result. A worker's rate counts from its start to its last exchange: later work is not shared yet."""
     lasts = [(began, *told[-1]) for began, told in zip(starts, ends, strict=True) if told]
     start = max(starts)
     stop = max((time for _, time, _ in lasts), default=start)
