@@ -1,4 +1,4 @@
-"""In which seconds a run made progress, and how long it took to make progress again after a fault."""
+"""Measure the seconds in which a run made progress, and the time to progress again after a fault."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def availability(seen: Sequence[Seen], until: float) -> Availability:
     """The availability of a run from its first accepted contribution to the time `until`.
 
     Only accepted contributions and versions count. Other decisions (a lost lease, an assignment, a note) do not: the
-    controller takes them also while nobody's work is accepted. Without any accepted contribution no second is counted.
+    controller takes them also while it accepts no work. Without any accepted contribution no second is counted.
     """
     times = [at for at, decision in seen if is_contribution(decision)]
     if not times:

@@ -1,4 +1,4 @@
-"""What the benchmark of CUDA devices is made of: what cards can do, the deadline, random rows, the loop beside us."""
+"""Parts of the benchmark of CUDA devices: peak rates of cards, the deadline, random rows, a plain PyTorch loop."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ PEAKS = {
 
 
 def peak_operations(name: str) -> float | None:
-    """Of the card with that name; None for one that is not in the table."""
+    """Return the peak operations a second of the card with that name; None for a card that is not in the table."""
     return next((peak for part, peak in PEAKS.items() if part in name), None)
 
 
 def operations_a_token(num_parameters: int, layers: int, hidden: int, context: int) -> float:
-    """Of training: two a parameter forward and four backward, and attention's scores and sums (Chowdhery et al. 2022,
-    "PaLM", appendix B)."""
+    """Return the floating-point operations that training takes for one token.
+
+    Each parameter takes two operations forward and four backward. Attention's scores and sums come on top (Chowdhery et
+    al. 2022, "PaLM", appendix B).
+    """
     return 6.0 * num_parameters + 12.0 * layers * hidden * context
 
 
 class Clock:
-    """What is left until the deadline."""
+    """The time that is left until the deadline."""
 
     def __init__(self, seconds: float) -> None:
         self.end = time.monotonic() + seconds
@@ -57,7 +60,7 @@ class Rows:
 
 
 class Plain:
-    """The loop beside us."""
+    """A plain PyTorch training loop, for comparison with barnraise."""
 
     def __init__(self, device: str, resolved: dict[str, Any]) -> None:
         self.device = torch.device(device)

@@ -1,4 +1,4 @@
-"""Whether the machine is idle before a benchmark begins, so that a reader of its figures knows."""
+"""Check whether the machine is idle before a benchmark begins, so that a reader of its figures knows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 SPIN_SECONDS = 0.5
 
 IDLE_SHARE = 0.95
-"""Share of the cores that processes get on an idle machine, at least."""
+"""Least share of the cores that processes get on an idle machine."""
 
 _SPIN = f"""
 import time

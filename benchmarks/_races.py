@@ -1,4 +1,4 @@
-"""What the benchmarks of time to a loss share: the data, curves and their picture, results that are kept."""
+"""Code that the benchmarks of time to a loss share: the data, curves and their picture, kept results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def picture(path: Path, curves: Mapping[str, Sequence[At]], seconds: str) -> Non
 
 
 class Known:
-    """Results as they come, so that a benchmark that was ended goes on where it was.
+    """Results that are stored as they come, so that an interrupted benchmark continues where it stopped.
 
     A file of lines `[key, result]`; `path` None keeps nothing. Keys are lists of settings, results dataclasses.
     """
@@ -82,7 +82,7 @@ class Known:
                 self._found[json.dumps(key)] = result
 
     def get(self, key: list[object], kind: type[T]) -> T | None:
-        """What was found with these settings."""
+        """Return the stored result for these settings."""
         result = self._found.get(json.dumps(key))
         return None if result is None else msgspec.convert(result, kind)
 

@@ -1,10 +1,10 @@
-"""What share of the contributions is accepted over slow links, when speeds differ 100 times and nodes come and go.
+"""Measure the share of contributions that is accepted over slow links, where speeds differ 100 times and nodes churn.
 
     python benchmarks/acceptance.py            in virtual time, from the very first contribution on: some minutes
 
 Costed nodes whose speeds are evenly spread (in logarithm) over 1 to 100, all behind one link preset, with and without
-churn; K and the adaptive bound are automatic. A payload of 3.3 MB takes longer than a task on most nodes, so that
-several of a node's contributions are in flight: what is refused is stale.
+churn; K and the adaptive bound are automatic. The upload of a payload of 3.3 MB takes longer than a task on most nodes,
+so that several of a node's contributions are in flight. The controller refuses only stale contributions here.
 
 Target: >= 99% on `cellular` and `satellite`, with and without churn, at 60 and 1,000 nodes.
 """

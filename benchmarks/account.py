@@ -1,12 +1,13 @@
-"""The cost of reading a run's account: cold, with the cache file, again in one process, and as `barnraise status`.
+"""Measure the cost of a run's account: cold, with the cache file, again in one process, and as `barnraise status`.
 
     python benchmarks/account.py [--counts 0 10000 40000 1000000] [--quick]
 
-Each run is a ledger of so many contributions, written by the ledger's real writer: tasks, verdicts, versions of eight
-contributions, evaluations, figures once a minute, and some nodes that come and go. No tensor is in it, and each payload
-is one byte. `cold` folds all rows, `cached` begins with the cache file, and `again` finds no new rows. Figures are
-processor seconds, the least of three (`cold`: once). `status` is the process of `barnraise status`, which finds the
-cache file; in brackets the seconds that its user waits. The line of no contributions has the share of starting Python.
+Each run is a ledger of as many contributions as `--counts` says, which the ledger's real writer writes: tasks,
+verdicts, versions of eight contributions, evaluations, figures once a minute, and some nodes that come and go. The
+ledger holds no tensor, and each payload is one byte. `cold` folds all rows, `cached` begins with the cache file, and
+`again` finds no new rows. Figures are processor seconds, the least of three (`cold`: once). `status` is the process of
+`barnraise status`, which finds the cache file; in brackets stand the seconds that its user waits. The line of no
+contributions shows the share of starting Python.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def work(number: int) -> Iterator[Decision]:
 
 
 def write(run: RunDirectory, count: int) -> int:
-    """A ledger of so many contributions; returns how many rows it has."""
+    """Write a ledger with the given number of contributions, and return how many rows it has."""
     run.run_file.write_text(dump(load(RUN)))
     (run.path / "manifest.json").write_bytes(Manifest({"model_type": "gpt2"}, Blob("ab" * 32, 1), 10).encode())
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:

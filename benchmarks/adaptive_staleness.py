@@ -1,14 +1,14 @@
-"""What the adaptive staleness bound is worth when speeds differ 100 times, and what it costs in loss.
+"""Measure the gain of the adaptive staleness bound where speeds differ 100 times, and its cost in loss.
 
     python benchmarks/adaptive_staleness.py            costed fleet, live run, real tensors: about eight minutes
 
 1. 300 costed nodes whose speeds are evenly spread (in logarithm) over 1 to 100: the fixed and the adaptive bound, with
    the buffer size K pinned to 1 (where the fixed bound accepts under half) and automatic. Under a pinned K no bound in
    proportion to 1 / speed does better than the fixed one: staleness is in proportion to 1 / speed too, and at the
-   median both bounds are max_staleness. What the adaptive bound buys is a small automatic K, that is, many versions.
+   median both bounds are max_staleness. The adaptive bound permits a small automatic K, that is, many versions.
 2. Five live workers over sockets, 100 times apart.
 3. Real tensors in virtual time: eight nodes 100 times apart, asynchronous with the adaptive bound against synchronous
-   rounds that wait for everybody, at equal tokens; the better of two outer optimizers for the synchronous side.
+   rounds that wait for all nodes, at equal tokens; the better of two outer optimizers for the synchronous side.
 
 Targets: >= 99% accepted; the loss at most 1% above the synchronous one (3 seeds).
 """
@@ -62,7 +62,7 @@ def play(content: dict[str, Any], nodes: int, slowest: float, **trial: Any) -> R
 
 
 def costed(nodes: int, tasks: float) -> None:
-    """Part 1: each node hands in about `tasks` contributions times its speed over the slowest's."""
+    """Run part 1: each node submits about `tasks` contributions times its speed over the slowest node's."""
     hours = tasks * 16 * 8 * 64 / SLOWEST / 3600
     print(f"{nodes} costed nodes, speeds 1 to {SPREAD:.0f}, max_staleness 50")
     for size in (1, "auto"):

@@ -1,4 +1,4 @@
-"""What each codec costs in bytes and time, beside one copy of the vector and one torch.topk.
+"""Measure the bytes and the time of each codec, beside one copy of the vector and one torch.topk.
 
     python benchmarks/codecs.py
 

@@ -1,4 +1,4 @@
-"""What one controller takes: 64 connections, every contribution durable before it is acknowledged.
+"""Measure the load that one controller bears: 64 connections, each contribution durable before its acknowledgement.
 
     python benchmarks/controller.py                  dense and small contributions, a few thousand each
     python benchmarks/controller.py --flat 100000    memory and disk over that many small contributions
@@ -75,7 +75,7 @@ CONNECTIONS = 64
 
 
 class NoEvaluation:
-    """Stands where the model would be: a controller under load is not slowed by held-out data here."""
+    """An evaluation that does nothing, so that held-out data does not slow the controller under load."""
 
     def build(self) -> None:
         """Nothing."""
@@ -202,7 +202,7 @@ async def load(
 ) -> float:
     count = [0]
     clients = [asyncio.ensure_future(client(uri, server_key, Keys(*pair), payload, count, limit)) for pair in pairs]
-    while count[0] < CONNECTIONS:  # warm: everybody has been served once
+    while count[0] < CONNECTIONS:  # warm: the controller has served every connection once
         await asyncio.sleep(0.01)
     first, began = count[0], time.monotonic()
     while count[0] < limit:

@@ -1,4 +1,4 @@
-"""What the demo reaches, time after time: on an idle machine, beside busy processes, and with machines of equal speed.
+"""Repeat the demo and measure its results: on an idle machine, beside busy processes, and with equal speeds.
 
     python benchmarks/demo.py --results runs/demo.jsonl           20 live runs, 5 of them beside four busy processes
     python benchmarks/demo.py --virtual --results runs/demo.jsonl  the same engine in virtual time: repeatable
@@ -8,7 +8,8 @@ A live run is `barnraise train examples/sat-neo.yaml` on this machine, one after
 share of the cores: then four workers move the model by a quarter each, where the fast one moved it by half. In virtual
 time the run file's speeds and equal ones are played with real tensors, whatever else this machine does.
 
-Targets, of every run: >= 90% of whole traces, >= 95% of verdicts. What is in `--results` is not run again.
+Targets, of every run: >= 90% of whole traces, >= 95% of verdicts. The benchmark does not repeat runs that `--results`
+holds.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def content(seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute for as long as this lasts."""
+    """Keep the given number of processes computing while the context is open."""
     processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -121,7 +122,7 @@ def virtual(run_file: dict[str, Any], alike: bool) -> Found:
 
 
 def trials(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """What to run: the kind, and the seed."""
+    """Return the runs to play: the kind and the seed of each."""
     for seed in range(options.runs):
         if options.virtual:
             yield from (("as given", seed), ("alike", seed))

@@ -1,4 +1,4 @@
-"""How soon a dead worker is missed, and how often a living one is, by the link that it is behind.
+"""Measure how soon the controller misses a dead worker, and how often a living one, for each link preset.
 
     python benchmarks/detection.py [--hours 1] [--seeds 3] [--nodes 60]
 
@@ -34,7 +34,7 @@ LEASE = 1.2
 
 
 class Coroner(LedgerHash):
-    """Kills nodes of a simulation, and reads on its ledger when they are missed."""
+    """Kill nodes of a simulation, and read on its ledger when the controller misses them."""
 
     def __init__(self, simulator: Simulator, seed: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the engine costs: tokens a second through barnraise against plain PyTorch loops, side by side.
+"""Measure the cost of the engine: tokens a second of barnraise against plain PyTorch loops, side by side.
 
     python benchmarks/engine.py            one worker against one loop, four workers against two loops
 

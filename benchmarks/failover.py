@@ -1,11 +1,11 @@
-"""The controller's own death: how long until its standby works, and whether anything acknowledged is lost.
+"""Measure how long a standby needs to replace a dead controller, and whether acknowledged work is lost.
 
-A small model on loopback: `barnraise serve`, two workers, one standby; all real processes. The controller is killed
-with kill -9; when its standby has taken over, another standby follows that one, and so on. Measured is from the kill to
-the first contribution that the new controller has accepted, to its first version (the next step of the fleet, which is
-what other systems call recovery), to the moment at which each worker has had one accepted, and to the first
-acknowledgement that a worker has of it. With durability standby an acknowledgement waits for the next standby, which is
-started when each worker has had one accepted, or for controller.standby_patience. Workers write down what was
+A small model on loopback: `barnraise serve`, two workers, one standby; all real processes. The benchmark kills the
+controller with kill -9. When its standby has taken over, another standby follows that one, and so on. Times begin at
+the kill. They end at the first contribution that the new controller accepts, at its first version (the next step of the
+fleet, which other systems call recovery), when each worker has had one contribution accepted, and at the first
+acknowledgement that a worker gets from it. With durability standby an acknowledgement waits for the next standby, which
+is started when each worker has had one accepted, or for controller.standby_patience. Workers write down what was
 acknowledged to them, before they forget it: at the end all of that must be in the last controller's ledger, with the
 same bytes. With durability local the last moments before a kill may be missing there. The first line that is printed
 says whether the machine was idle.
@@ -37,7 +37,7 @@ BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 WORKERS = ("north", "south")
 
 FIRST, STEP, EACH = "first contribution", "next step of the fleet", "one of each worker"
-"""What follows on a kill, and is measured."""
+"""The events after a kill of the controller that the benchmark measures."""
 
 WORKER = """
 import hashlib
@@ -64,7 +64,7 @@ barnraise.join(open(invite).read(), name=name, home=home, threads=1, say=print)
 
 
 def wait_for(found: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
-    """The first true value of `found`."""
+    """Wait for the first true value of `found` and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := found():
@@ -140,8 +140,10 @@ class Fleet:
 
 
 def fail_over(fleet: Fleet, leader: subprocess.Popen[bytes], copy: Path) -> tuple[float, dict[str, float]]:
-    """Kill the controller: when, and the seconds until its standby has accepted a contribution, made a version, and
-    accepted a contribution of each worker."""
+    """Kill the controller, and return the time of the kill and the seconds until three events.
+
+    The standby has accepted a contribution, has made a version, and has accepted a contribution of each worker.
+    """
     (before,) = query(copy, "SELECT max(epoch) FROM contributions")[0]
     leader.send_signal(signal.SIGKILL)
     began = time.monotonic()

@@ -1,11 +1,11 @@
-"""Whether a change of the code changes what it does: ten simulated runs, and what came of each.
+"""Check whether a change of the code changes its behaviour: ten simulated runs, and the outcome of each.
 
     python benchmarks/fixed_runs.py --write before.json       write down versions and verdicts of all ten (two minutes)
     python benchmarks/fixed_runs.py --against before.json     and compare those of another commit with them
 
 Five runs cost work only and are the same on every machine; five train real tensors, whose last bits may differ from one
-processor or PyTorch to another: compare on one machine. What is hashed is the order of the verdicts with what they say,
-and the parameters of every version, by their bytes: neither how a ledger or a digest is written.
+processor or PyTorch to another: compare on one machine. The benchmark hashes the verdicts in their order,
+and the bytes of the parameters of every version. It does not hash the format of the ledger or of a digest.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 class Seen:
-    """What a run decided and made."""
+    """The verdicts and the versions of one run."""
 
     def __init__(self) -> None:
         self.verdicts, self.versions = hashlib.sha256(), hashlib.sha256()

@@ -1,16 +1,16 @@
-"""What matching is worth where machines, links and tasks differ: one mixed fleet under each scheduler.
+"""Measure the gain of matching where machines, links and tasks differ: one mixed fleet under each scheduler.
 
     python benchmarks/fleet.py [--seeds 10] [--schedulers fifo,gale_shapley] [--real] [--results FILE]
 
 `examples/fleet-mixed.yaml`: fifty machines whose speeds are a hundred times apart, of 2 to 24 GB, behind links from a
 phone's to a fast line, which come and go as preemptible GPUs do; rows of three lengths, in shards of 20 MB that each
-node fetches before it can work on them and keeps; workers measure the held-out loss, and do one contribution in twenty
-anew. Work is costed only: what is
-compared is the virtual time to the token budget, on the same machines, links, departures and returns for each scheduler
-(common random numbers). Ratios are of the best of `random`, `round_robin` and `fifo` with the same seed; beside them
-Wilcoxon's signed-rank test of the same pairs, with Holm's correction. That one is no slower than another is tested as
-such: the geometric mean of the paired ratios of time, its one-sided upper bound at 95%, and the chance of such ratios
-were it slower by the margin of 5% (Student's t of the logarithms, one half of two one-sided tests).
+node fetches before it can work on them and keeps; workers measure the held-out loss, and repeat one contribution in
+twenty. Work is costed only. The benchmark compares the virtual time to the token budget, on the same machines, links,
+departures and returns for each scheduler (common random numbers). Ratios are of the best of `random`, `round_robin` and
+`fifo` with the same seed; beside them Wilcoxon's signed-rank test of the same pairs, with Holm's correction. That one
+is no slower than another is tested as such: the geometric mean of the paired ratios of time, its one-sided upper bound
+at 95%, and the chance of such ratios were it slower by the margin of 5% (Student's t of the logarithms, one half of two
+one-sided tests).
 
 With `--real` a scale model of it trains, a hundredth in bytes: a model of 0.1M parameters, shards of 200 kB of the
 standard library's modules, links that carry a hundredth. Compared is the virtual time to a held-out loss. Beside it
@@ -18,10 +18,10 @@ stands one machine of the fleet's fastest kind alone, on the same data: with the
 as those of all nodes together. The fleet (under gale_shapley) and each lone machine take that of the `--rates` with
 which they come to the last loss first, with seed 0. `--momentum` is the fleet's `version_momentum`.
 
-With `--alike` the same machines have good lines and memory for all, and one row is like another: what matching is worth
-where there is nothing to match.
+With `--alike` all machines have good lines and enough memory, and all rows have one length: this measures the gain of
+matching where there is nothing to match.
 
-`--results` keeps what was found, so that a benchmark that was ended goes on where it was.
+`--results` keeps the results, so that an interrupted benchmark continues where it stopped.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ PLAIN = ("random", "round_robin", "fifo")
 OURS = "gale_shapley"
 ALONE, LARGE = "alone", "alone, large batches"
 MARGIN = 0.05
-"""By which share one may be slower than another and still count as no slower."""
+"""Share by which a scheduler may be slower than another and still count as no slower."""
 
 RATE = 4000.0
 """Tokens a second of speed 1.0."""
 
 SCALE, SCALED_RATE = 100, 250.0
-"""Of the model that trains: how many times smaller it is in bytes, and the rate at which a task takes as long."""
+"""The model that trains: how many times smaller it is in bytes, and the rate at which a task takes as long."""
 
 Key = tuple[int, str, int, str, float, float]
-"""Of a run: seed, scheduler, tokens, workload, learning rate, momentum of the fleet."""
+"""Settings of a run: seed, scheduler, tokens, workload, learning rate, momentum of the fleet."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one run came to. Shares of the nodes' time (busy, idle) and of the tasks (conflicts)."""
+    """The outcome of one run. Shares of the nodes' time (busy, idle) and of the tasks (conflicts)."""
 
     seconds: float
     bytes_down: int
@@ -80,7 +80,7 @@ class Found:
     curve: tuple[At, ...] = ()
 
     def time_to(self, loss: float) -> tuple[float, float]:
-        """Virtual seconds and tokens; what the whole run took where it never came there."""
+        """Return virtual seconds and tokens until the loss; those of the whole run when it never reached the loss."""
         return reached(self.curve, loss) or (self.seconds, self.curve[-1].tokens)
 
 
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def compare(seconds: Mapping[str, list[float]], found: Mapping[str, list[Found]]) -> None:
-    """A row for each scheduler."""
+    """Print a row for each scheduler."""
     best = [min(those) for those in zip(*(seconds[name] for name in PLAIN), strict=True)]
     chances = holm(
         {name: difference(seconds[name], best) for name in seconds if name in CATALOG.entries and name not in PLAIN}
@@ -171,7 +171,7 @@ def compare(seconds: Mapping[str, list[float]], found: Mapping[str, list[Found]]
 
 
 def beside(sides: Mapping[str, list[Found]], lone: str, loss: float) -> None:
-    """Tokens to a loss, and the loss at the end, of those of one machine."""
+    """Print tokens to a loss, and the final loss, over those of one machine."""
     usual = statistics.median(run.time_to(loss)[1] for run in sides[lone])
     print(f"tokens over those of one fast machine {lone} ({usual:,.0f}); the last loss over its")
     for name, runs in sides.items():
@@ -209,7 +209,7 @@ def play(seed: int, scheduler: str, tokens: int, workload: str, learning_rate: f
 
 
 def scaled(content: dict[str, Any]) -> dict[str, Any]:
-    """The scale model: so many times fewer bytes, on links that carry so many times less."""
+    """Return the scale model: its bytes and the rates of its links are smaller by the same factor."""
     workers = []
     for worker in content["workers"]:
         link = parse(worker["link"])
@@ -240,7 +240,7 @@ def alike(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def alone(content: dict[str, Any], *, large: bool) -> dict[str, Any]:
-    """The fastest machine by itself."""
+    """Return the run file of the fastest machine alone."""
     fastest = max(content["workers"], key=lambda worker: worker["speed"])
     training = content["training"]
     if large:
@@ -249,7 +249,7 @@ def alone(content: dict[str, Any], *, large: bool) -> dict[str, Any]:
 
 
 def difference(ours: list[float], theirs: list[float]) -> float:
-    """How likely pairs differ so by chance; 1 where they do not differ."""
+    """Return the probability that pairs differ so by chance; 1 where they do not differ."""
     return float(wilcoxon(ours, theirs).pvalue) if ours != theirs else 1.0
 
 
@@ -269,7 +269,7 @@ def non_inferiority(ratios: list[float], margin: float = MARGIN) -> tuple[float,
 
 
 def no_slower(ratios: list[float]) -> str:
-    """The same in words."""
+    """Return the result of `non_inferiority` in words."""
     if len(ratios) < 2:
         return "one pair tells nothing"
     mean, bound, chance = non_inferiority(ratios)
@@ -278,7 +278,7 @@ def no_slower(ratios: list[float]) -> str:
 
 
 def holm(chances: dict[str, float]) -> dict[str, float]:
-    """The same, corrected for how many there are (Holm 1979)."""
+    """Return the probabilities, corrected for their number (Holm 1979)."""
     adjusted, most = {}, 0.0
     for number, (name, chance) in enumerate(sorted(chances.items(), key=lambda item: item[1])):
         adjusted[name] = most = max(most, min(1.0, (len(chances) - number) * chance))
