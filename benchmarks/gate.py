@@ -1,4 +1,4 @@
-"""What the loss gate costs a version, beside training on as many rows.
+"""Measure the cost of the loss gate for each version, beside training on as many rows.
 
     python benchmarks/gate.py [--sizes small,medium]
 
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def seconds(work: Callable[[], Result]) -> tuple[float, Result]:
-    """Of the second of two calls, and what that returns."""
+    """Return the CPU seconds of the second of two calls, and its result."""
     work()
     began = time.process_time()
     found = work()

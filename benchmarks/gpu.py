@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: training on it beside the CPU, its speed beside a plain loop, its exchanges.
+"""Measure training on a CUDA device: its losses beside the CPU, its speed beside a plain loop, its exchanges.
 
     make gpu                            at most eight minutes; says so and ends where there is no card
     python benchmarks/gpu.py --quick    in small; without a card a rehearsal on the CPU, whose figures say nothing
@@ -13,8 +13,9 @@
     runs        `barnraise train` with `device: cuda` and `precision: bfloat16`, one worker and four that share the
                 card, in synchronous rounds; held-out losses beside those of the same run file on the CPU in float32
 
-Each part says what it took; after `--deadline` seconds no further one begins and those that run are ended, so that what
-was measured stands. Exit code 1 when a check fails: unequal replicas, or a loss more than 5% above the CPU's.
+Each part prints its measurements. After `--deadline` seconds no further part begins and the benchmark ends those
+that run, so that earlier measurements remain valid. The exit code is 1 when a check fails: unequal replicas, or a loss
+more than 5% above the CPU's.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ NODES, LOWEST_RATIO = 4, 0.95
 
 @dataclass(frozen=True)
 class Scale:
-    """How large what is measured is."""
+    """The sizes of the models, batches and runs that the benchmark measures."""
 
     run_model: dict[str, int]
     run_tokens: int
@@ -70,7 +71,7 @@ class Scale:
     run_context: int
     run_files: list[str]
     crowds: tuple[int, ...]  # how many workers share the device, run by run
-    model: dict[str, int]  # of `speed` and `exchange`
+    model: dict[str, int]  # the model of `speed` and `exchange`
     vocabulary: int
     context: int
     batch: int
@@ -91,7 +92,7 @@ QUICK = Scale(
 
 @dataclass
 class Bench:
-    """What all parts share: the device, the scale, the time, and the checks that failed."""
+    """The state that all parts share: the device, the scale, the time, and the checks that failed."""
 
     device: str
     scale: Scale
@@ -108,7 +109,7 @@ class Bench:
             print(f"  FAILED: {text}", flush=True)
 
     def attempt(self, part: Callable[[Bench], None]) -> None:
-        """A part that breaks down does not take the others with it."""
+        """Run a part; its failure does not stop the other parts."""
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
         try:
@@ -118,7 +119,7 @@ class Bench:
             self.check(False, f"{part.__name__} broke down: {error}")
 
     def finish_work(self) -> None:
-        """Wait for what the device was given to do."""
+        """Wait until the device has finished its work."""
         if self.cuda:
             torch.cuda.synchronize()
 
@@ -129,7 +130,7 @@ class Bench:
 
 
 def settings_of(scale: Scale, context: int) -> Any:
-    """What workers are told by a run file with this module's codecs."""
+    """Return the settings that a run file with this module's codecs gives to workers."""
     run_file = {
         "model": {"architecture": "gpt2", "config": scale.model},
         "data": {"kind": "text", "files": ["README.md"], "context": context},
@@ -154,13 +155,13 @@ def make_executor(
 
 
 def taken_in(worker: WorkerExecutor, made: Made) -> int:
-    """The version that the worker's replica is at once it has taken that one in; -1 when the digest is another."""
+    """Return the version of the worker's replica after it applied that version; -1 when the digest differs."""
     update = Update("delta", made.version, made.delta, made.digest, made.parameters)
     return worker.update(News((update,)), lambda _: made.delta_bytes)
 
 
 def replicas(bench: Bench) -> None:
-    """Workers whose steps were taken on the card follow the versions made of them, to the bit."""
+    """Check that workers that train on the card follow the versions made of their steps, to the bit."""
     scale = bench.scale
     rows = Rows(scale.vocabulary, 32, 64)
     workers = [make_executor(bench, scale.run_model, scale.vocabulary, 32)[0] for _ in range(NODES)]
@@ -204,8 +205,10 @@ def run_file(bench: Bench, folder: Path, device: str, precision: str, workers: i
 
 
 def train(bench: Bench, path: Path) -> dict[str, Any] | None:
-    """What `barnraise train --json` says of the run, and the card's memory that was taken meanwhile; None when there
-    was no time left."""
+    """Return the report of `barnraise train --json`, and the card's memory that the run took.
+
+    Return None when no time was left.
+    """
     command = [sys.executable, "-m", "barnraise.cli.main", "train", str(path), "--json"]
     free, least = (torch.cuda.mem_get_info()[0] if bench.cuda else 0), None
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -228,7 +231,7 @@ def train(bench: Bench, path: Path) -> dict[str, Any] | None:
 
 
 def runs(bench: Bench) -> None:
-    """Real processes through the command; losses beside the CPU's."""
+    """Run real processes through the command, and compare their losses with the CPU's."""
     with tempfile.TemporaryDirectory() as name:
         for workers in bench.scale.crowds:
             found = {}
@@ -253,7 +256,7 @@ def runs(bench: Bench) -> None:
 
 
 def one_history(bench: Bench, folder: Path) -> None:
-    """The checkpoint's parameters have the digest that the ledger, and so every worker, knows the version by."""
+    """Check that the checkpoint's parameters have the digest of the ledger's version, which every worker knows."""
     run = RunDirectory(folder)
     checkpoint = Checkpoints(run.checkpoints).load_latest().checkpoint
     with LedgerView(run.ledger) as view:
@@ -263,7 +266,7 @@ def one_history(bench: Bench, folder: Path) -> None:
 
 
 def speed(bench: Bench) -> None:
-    """With the largest batch, up to the scale's, that the device has memory for."""
+    """Measure the speed with the largest batch, up to the scale's, for which the device has memory."""
     batch = bench.scale.batch
     while batch:
         try:
@@ -308,7 +311,7 @@ def speed_at(bench: Bench, batch: int) -> None:
 
 
 def told(bench: Bench, rates: dict[str, list[float]], operations: float) -> None:
-    """Medians and ranges of the tokens a second, and what they are of the card's peak."""
+    """Print medians and ranges of the tokens a second, and their share of the card's peak."""
     card = torch.cuda.get_device_name() if bench.cuda else ""
     peak = peak_operations(card)
     for name, several in rates.items():
@@ -324,7 +327,7 @@ def told(bench: Bench, rates: dict[str, list[float]], operations: float) -> None
 
 
 def exchange(bench: Bench) -> None:
-    """Medians of what a worker does between two tasks, the first time aside."""
+    """Print medians of the seconds of a worker between two tasks, without the first time."""
     scale = bench.scale
     executor, _ = make_executor(bench, scale.model, scale.vocabulary, scale.context)
     trainer, size = executor.trainer, len(executor.replica)

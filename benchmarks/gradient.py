@@ -1,4 +1,4 @@
-"""What a gradient of GPT-2 small weighs and how long it takes over a slow link: uncompressed and as sent here.
+"""Measure the bytes and the transfer time of a gradient of GPT-2 small over a slow link: plain and compressed.
 
     python benchmarks/gradient.py                  measures the first 12 MB of what is larger: about a minute
     python benchmarks/gradient.py --whole          all of it: 400 s for the uncompressed gradient at 10 Mbit/s

@@ -1,9 +1,9 @@
-"""What a heartbeat costs the controller: processor time of a real `barnraise serve`, by transport.
+"""Measure the cost of a heartbeat for the controller: processor time of a real `barnraise serve`, by transport.
 
     python benchmarks/heartbeats.py [--nodes 50] [--pace 10] [--seconds 6] [--rounds 3]
 
-Nodes by hand join over real sockets, and then only heartbeat: each round at a tenth of the pace, and at the pace. The
-controller's processor time is read from the system, so that others on the machine matter little.
+Scripted nodes join over real sockets, and then send heartbeats only: each round at a tenth of the pace, and at the
+pace. The benchmark reads the controller's processor time from the system, so that other processes disturb it little.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.intrude.kit.scene import by_door
 from tests.intrude.kit.ways import WAYS
 
 JOIN_SECONDS = 0.1
-"""Between two nodes that join: more than 20 a second of one address are asked to come later."""
+"""Seconds between two joins: the controller defers nodes when more than 20 a second join from one address."""
 
 
 def served(folder: Path, nodes: int) -> tuple[subprocess.Popen[bytes], Invite]:

@@ -1,16 +1,16 @@
-"""What a large model costs the controller and a worker beside training: seconds and memory, and the floor below them.
+"""Measure the cost of a large model for the controller and a worker beside training: seconds, memory, and their floor.
 
     python benchmarks/large.py             124 million parameters, on 1 and 2 threads
     python benchmarks/large.py --d 1e9     three versions of a billion, in less than 16 GB
 
-A version is made of four `sparse_loco` contributions, steps a Nesterov momentum, and goes down as `int4` with a
-residual. A worker's exchange is what it does from the end of a task to the next start: its update and what that leaves
-out, then a version taken in. A checkpoint is written alone, and while versions are made; a resume looks for it, checks
-it and reads it, and makes a version. Beside it stands the floor: the bytes that have to be read and written over the
-machine's bandwidth, those to be hashed over its rate of hashing, and for a checkpoint over the disk's (that of
-temporary files; what a resume reads is in the system's cache). Memory is the process's peak less what it had before
-and less what stays of it: parameters, moments and residual, and the deltas; beside a checkpoint the delta of a version
-that is made meanwhile counts. Medians, the first time aside.
+The controller makes a version of four `sparse_loco` contributions, steps a Nesterov momentum, and sends the version as
+`int4` with a residual. A worker's exchange lasts from the end of a task to the next start: the worker makes its update
+and the residual, then applies a version. The controller writes a checkpoint alone, and while it makes versions. A
+resume looks for the checkpoint, checks it and reads it, and makes a version. Beside it stands the floor: the bytes that
+have to be read and written over the machine's bandwidth, those to be hashed over its rate of hashing, and for a
+checkpoint over the disk's (that of temporary files; what a resume reads is in the system's cache). Memory is the
+process's peak less what it had before and less what stays of it: parameters, moments and residual, and the deltas;
+beside a checkpoint the delta of a version that is made meanwhile counts. Medians, the first time aside.
 Targets at 124 million: a version in 1.5 s on two threads with 300 MB, an inspection in 0.1 s, an exchange in 2 s, a
 checkpoint with 50 MB, and with those of a version where one is made meanwhile.
 """
@@ -77,14 +77,14 @@ def status(field: str) -> float:
 
 @contextmanager
 def peak(found: list[float]) -> Iterator[None]:
-    """Notes the most memory that the body had."""
+    """Record the peak memory of the body."""
     Path("/proc/self/clear_refs").write_text("5")
     yield
     found.append(status("VmHWM"))
 
 
 def updates(size: int) -> list[bytes]:
-    """Payloads of as many nodes, each its own."""
+    """Return payloads of as many nodes, a different one for each."""
     codec, rng = compression.create(UP), np.random.default_rng(0)
     vector = torch.from_numpy(rng.standard_normal(size, np.float32)).mul_(1e-3)
     payloads = []
@@ -135,7 +135,7 @@ def hashing(threads: int, num_bytes: int) -> float:
 
 @dataclass(frozen=True)
 class Machine:
-    """What `threads` threads can do at best here: bytes a second that are read or written, and that are hashed."""
+    """The best rates of `threads` threads here: bytes a second that they read or write, and that they hash."""
 
     threads: int
     bandwidth: float
@@ -154,7 +154,7 @@ class Machine:
 
 
 def versions(size: int, machine: Machine, payloads: Sequence[bytes], count: int, most_kept: int) -> list[Made]:
-    """Some versions, the last of which are kept, and what they took.
+    """Make `count` versions, print the measurements, and return the last versions.
 
     The floor: each vector is read and written once, and the result read again.
     """
@@ -214,7 +214,7 @@ def state_bytes(server: ParameterServer) -> int:
 
 
 def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: Path) -> None:
-    """What a checkpoint takes, alone and while a version is made, and what a resume from it takes."""
+    """Measure a checkpoint, alone and beside the making of a version, and a resume from it."""
     server, checkpoints = make_server(size, machine.threads), Checkpoints(folder)
     events = SimpleQueue[Event | BaseException]()
     blobs: Any = SimpleNamespace(freeze=lambda *_: None, publish=lambda *_: None, add_delta=lambda *_: None)
@@ -268,7 +268,7 @@ def checkpoint(size: int, machine: Machine, payloads: Sequence[bytes], folder: P
 
 
 def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
-    """A worker's exchange by its parts, without training; one for each of `versions`, the first aside."""
+    """Measure a worker's exchange by its parts, without training: one for each of `versions`, but for the first."""
     torch.set_num_threads(machine.threads)
     flat = SimpleNamespace(layout=Layout.of([("all", (size,))]))
     trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"))

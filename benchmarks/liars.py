@@ -1,18 +1,21 @@
-"""How soon liars are found, whether anybody honest is, and what that costs: by audits of stateless tasks, or by scores.
+"""Measure how soon the controller finds liars, its false alarms and the cost: by audits of stateless tasks, or scores.
 
     python benchmarks/liars.py [--seeds 3] [--audits 0.05 | --scores 0.2] [--only lazy,zero] [--results FILE]
 
 Ten workers whose speeds are a hundred times apart, two of which attack. Contributions in 4 bits, versions in 8. With
-`--audits` tasks are stateless, and each contribution is done anew with that probability, newcomers' four times as
-often; with `--scores` tasks are stateful, and that share of the contributions of known nodes is scored. Counted are a
-liar's contributions until it is convicted or discredited, the honest who are, the share of all contributions that is
-the liars' (by their speeds 17.6% would be), and the share of all tokens that is trained on again; of scores how many of
-the honest nodes' pass, the fewest of a node's, how many of the liars', and after how many honest ones the loss on
-others' rows is lower (which is what a gate on the held-out loss would go by).
-With `none` nobody lies: what is found then is a false alarm. With *two classes* every other node takes a row at a time
-through the model, which adds up in another order as another device would. The last lines are of all runs: recall is
-the share of the liars that are found, precision that of the found who lie; false alarms are of honest nodes in a run,
-with the exact bound on their rate (Clopper and Pearson 1934, one-sided, 95%).
+`--audits` tasks are stateless, and another node repeats each contribution with that probability, newcomers' four times
+as often. With `--scores` tasks are stateful, and the controller scores that share of the contributions of known nodes.
+
+The benchmark counts a liar's contributions until the controller convicts or discredits it, the honest nodes that the
+controller convicts or discredits, the liars' share of all contributions (by their speeds 17.6%), and the share of all
+tokens that nodes train on again. For scores it counts how many of the honest nodes' scores pass, the fewest of one
+node, how many of the liars' pass, and after how many honest contributions the loss on other nodes' rows is lower (a
+gate on the held-out loss would use that).
+
+With `none` no node lies: each finding is then a false alarm. With *two classes* every other node takes a row at a time
+through the model, which adds up in another order, as another device would. The last lines cover all runs: recall is
+the share of the liars that the controller finds, precision is the share of the found nodes that lie. False alarms count
+honest nodes in a run, with the exact bound on their rate (Clopper and Pearson 1934, one-sided, 95%).
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ HONEST: dict[str, dict[str, Any]] = {
     "none, topk 1%": {"compression": "topk", "compression_ratio": 0.01},
     SKEWED: {},
 }
-"""Of scores: what makes comparisons say less."""
+"""Settings of scores under which comparisons say less."""
 
 ATTACKS: dict[str, dict[str, Any]] = {
     "sign_flip": {"kind": "sign_flip"},
@@ -89,9 +92,12 @@ SPEEDS = [100 ** (place / (NUM_WORKERS - 1)) / 10 for place in range(NUM_WORKERS
 
 @dataclass(frozen=True)
 class Found:
-    """`until` are a liar's contributions up to its conviction (None: it was not), `honest` those of the others that
-    were accepted, `wronged` their convictions; `farthest` is how far an audited one of them was from what others made
-    of the task; `audited` tokens were trained on again, of `tokens`."""
+    """The outcome of one run.
+
+    `until` counts each liar's contributions up to its conviction (None: not convicted). `honest` counts the accepted
+    contributions of honest nodes, `wronged` their convictions. `farthest` is the largest distance of an audited honest
+    contribution from its repetition. `audited` counts those of the `tokens` that nodes trained on again.
+    """
 
     until: tuple[int | None, ...]
     handed_in: int
@@ -101,8 +107,8 @@ class Found:
     audits: int
     audited: int
     tokens: int
-    passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # of scores: how many by node, of how many
-    helped: int = 0  # of the honest ones, after which the loss on others' rows was lower
+    passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # scores that passed, and all scores, by node
+    helped: int = 0  # honest contributions after which the loss on others' rows was lower
 
 
 def main() -> None:
@@ -142,7 +148,7 @@ def main() -> None:
 
 
 def told(found: list[Found]) -> str:
-    """Who was found, after how much, and what share of all contributions is theirs."""
+    """Return columns: liars found, contributions until then, honest contributions, false alarms, the liars' share."""
     until = [count for run in found for count in run.until]
     caught = sorted(count for count in until if count is not None)
     after = f"{statistics.median(caught):g}, {caught[-1]}" if caught else "-"
@@ -165,14 +171,16 @@ def summary(found: list[Found]) -> str:
 
 
 def again(found: list[Found]) -> str:
-    """How far the farthest honest node was from what others made of its task, and what was done anew."""
+    """Return columns: the largest distance of an honest result from its repetition, the share of repeated tokens."""
     share = sum(run.audited for run in found) / sum(run.tokens for run in found)
     return f"{max(run.farthest for run in found):>10.1e}{share:>8.1%}"
 
 
 def passes(found: list[Found]) -> str:
-    """How many comparisons passed: of all honest nodes, of the honest node with the fewest, of the liars; and after how
-    many of the honest ones' the loss on others' rows was lower."""
+    """Return columns: comparisons passed of all honest nodes, of the honest node with the fewest, and of the liars.
+
+    The last column counts the honest contributions after which the loss on other nodes' rows was lower.
+    """
     lied = bool(found[0].until)
     honest = [counts for run in found for node, counts in run.passed.items() if not lied or node not in LIARS]
     liars = [counts for run in found for node, counts in run.passed.items() if lied and node in LIARS]
@@ -183,7 +191,7 @@ def passes(found: list[Found]) -> str:
 
 
 def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
-    """One run."""
+    """Play one run."""
     attack = ATTACKS.get(name, {})
     liars = LIARS if attack else set()
     workers = [
@@ -228,7 +236,7 @@ def play(name: str, how: str, share: float, tokens: int, seed: int) -> Found:
 
 
 def by_row(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> WorkerExecutor:
-    """That of a node of another class."""
+    """Return the executor of a node of another class: it takes a row at a time through the model."""
     trainer.tokens_at_once = 1
     return WorkerExecutor(trainer, dataset, settings, slowdown)
 

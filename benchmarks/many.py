@@ -1,12 +1,12 @@
-"""Many real workers on one machine: how long until all of them contribute, what they take, and whether faults do harm.
+"""Run many real workers on one machine: measure their time to contribute, their cost, and the harm of faults.
 
     python benchmarks/many.py [--workers 64] [--seconds 120]
 
-One `barnraise train` of a tiny model. From a third of the time on a tenth of its workers is killed (SIGKILL), as many
-are told to leave (SIGTERM, and hand in what they have), and as many new ones come. All is read from the ledger: when a
-worker's first contribution was accepted, for one that came later since it was told to start. A run of one worker and
-one more comes first: that is spawn to productive where nobody is in the way. Targets: within 4 s; everybody
-contributes; no error; the controller takes less than one core.
+One `barnraise train` of a tiny model. From a third of the time on the benchmark kills a tenth of its workers (SIGKILL),
+tells as many to leave (SIGTERM: they submit their work first), and starts as many new ones. It reads all figures from
+the ledger: when the controller accepted a worker's first contribution; a late worker counts from the order to start it.
+A run of one worker and one more comes first: it shows the time from spawn to productive without competing workers.
+Targets: within 4 s; all workers contribute; no error; the controller takes less than one core.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from barnraise.ledger.decisions import Judged, NodeChanged
 from barnraise.ledger.view import LedgerView
 
 FAREWELL = 30.0
-"""Seconds that one who is told to leave has to do so."""
+"""Seconds that a worker has to leave after the order to leave."""
 
 ERRORS = ("broke", "silent", "missing")
-"""Changes of a node that nobody planned."""
+"""Changes of a node that the benchmark did not plan."""
 
 
 @dataclass
 class Watched:
-    """What became of a run."""
+    """The outcome of one run."""
 
     tokens_per_second: float = 0.0
     controller_share: float = 0.0
@@ -53,12 +53,12 @@ class Watched:
 
     @property
     def waits(self) -> list[float]:
-        """Seconds until those were productive that came later."""
+        """Return the seconds until the later workers were productive."""
         return [self.first[name] - began for name, began in self.began.items() if began and name in self.first]
 
     @property
     def idle(self) -> list[str]:
-        """Those that never contributed."""
+        """Return the workers that never contributed."""
         return [name for name in self.began if name not in self.first]
 
     @property
@@ -96,7 +96,7 @@ def run_file(folder: Path, workers: int, seconds: float) -> tuple[Path, dict[str
 
 
 def watch(workers: int, seconds: float) -> Watched:
-    """A run of so many `seconds` of its own clock; at its end it is interrupted."""
+    """Play a run for `seconds` of its own clock, then interrupt it, and return its outcome."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path, began = run_file(folder, workers, seconds)

@@ -1,4 +1,4 @@
-"""What matching costs in time, and what it is worth: repair at scale, from scratch, each scheduler beside the optimum.
+"""Measure the time and the gain of matching: repair at scale, from scratch, each scheduler beside the optimum.
 
     python benchmarks/matching.py            about five minutes
 
@@ -38,7 +38,7 @@ SLOW = {"dt_fm": {"generations": 300}}
 
 
 def fleet(seed: int, size: int, slots: int = 1, urgent: float = 0.0) -> tuple[list[TaskView], list[NodeView]]:
-    """As many tasks as nodes, which have one to `slots` slots each."""
+    """Return as many tasks as nodes; each node has one to `slots` slots."""
     random = np.random.default_rng(seed)
 
     def lognormal() -> np.ndarray:
@@ -83,7 +83,7 @@ def repair(size: int, events: int, switching_cost: float, in_work: bool = False)
 def play(
     size: int, events: int, switching_cost: float, in_work: bool
 ) -> tuple[Market, float, dict[str, list[float]], dict[str, list[int]]]:
-    """(the market, seconds to open it, milliseconds of each event, moves of each event)."""
+    """Return the market, seconds to open it, milliseconds of each event, and moves of each event."""
     tasks, nodes = fleet(0, size, slots=2)
     if in_work:
         nodes = sized(tasks, nodes, 2.0)
@@ -155,7 +155,7 @@ def costs(size: int, seeds: int, urgent: float, slack: float | None) -> None:
 
 
 def churn(size: int, events: int, seeds: int) -> None:
-    """Half leave and join of other nodes, half tasks that are done and new ones."""
+    """Measure churn: half of the events are nodes that leave and join, half are finished and new tasks."""
     after, renewed, index, tally, blocking = [], [], [], MatchingTally(), 0
     for seed in range(seeds):
         tasks, nodes = fleet(seed, size)
@@ -186,7 +186,7 @@ def churn(size: int, events: int, seeds: int) -> None:
 
 
 def true_stability(market: Market, tasks: list[TaskView], nodes: list[NodeView]) -> float:
-    """The stability index by time alone, nobody gaining less than a tenth of what it pays."""
+    """Return the stability index by time alone; only a gain of a tenth of the paid cost or more counts."""
     scores = -cost_matrix(PREFERENCES, tasks, nodes)
     ranks = np.repeat([[PREFERENCES.standing(task)[0]] for task in tasks], len(nodes), axis=1)  # nothing else differs
     place, assignment = {node.id: i for i, node in enumerate(nodes)}, market.assignment
