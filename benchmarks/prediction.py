@@ -1,10 +1,10 @@
-"""How well a task's time is foreseen: virtual fleets whose machines have more to do, and real workers.
+"""Measure how well the controller predicts a task's time: virtual fleets with other load, and real workers.
 
     python benchmarks/prediction.py [--seeds 5] [--live 1]
 
-Of each task, what it was expected to take as it was given, beside the seconds from when its node was free to its
-result; the median of the absolute errors after ten tasks a node, and before. Target: 15%. And the share of tasks that
-were within the standard deviation that was expected with them: 68% where that says what it should.
+For each task the benchmark compares the predicted seconds at the assignment with the seconds from the moment at which
+its node was free to its result. It prints the median of the absolute errors after ten tasks a node, and before. Target:
+15%. It also prints the share of tasks within the predicted standard deviation: 68% where the prediction is right.
 
 The fleets are those of `fleet.py` (speeds 100 times apart, cellular links, three row lengths, shards to fetch, nodes
 that come and go), and the same machines behind fast links that stay. Each task's time is lognormal around the machine's
@@ -37,10 +37,10 @@ from barnraise.plan import Purpose, resolve
 
 NODES, RATE = 50, 4000.0
 DRIFT, SIGMA, EVERY = 0.9, 0.1, 60.0
-"""Of the load's logarithm: what a minute leaves of it, its standard deviation."""
+"""The load's logarithm: the share that remains after a minute, and its standard deviation."""
 
 BUSY, BUSY_MINUTES = 0.01, 10
-"""How likely something else begins in a minute, and how long it takes half of the machine."""
+"""Probability that other work begins in a minute, and the minutes for which it takes half of the machine."""
 
 MIXED: dict[str, Any] = {
     "run": {"name": "prediction"},
@@ -101,7 +101,7 @@ def virtual(run: dict[str, Any], scheduler: str, noise: float, churn: bool, seed
 
 
 class Loads:
-    """What else the machines of a simulation have to do."""
+    """The other load on the machines of a simulation."""
 
     def __init__(self, simulator: Simulator, seed: int) -> None:
         self.simulator, self.rng = simulator, random.Random(f"load {seed}")
@@ -119,7 +119,7 @@ class Loads:
 
 
 def live(seed: int, tokens: int) -> Hindsight:
-    """Real workers; what they made of it is on the ledger."""
+    """Run real workers; the ledger holds their times."""
     with tempfile.TemporaryDirectory() as folder:
         changed = {"run": LIVE["run"] | {"seed": seed, "dir": folder}}
         run = LIVE | changed | {"training": LIVE["training"] | {"tokens": tokens}}

@@ -1,4 +1,4 @@
-"""How long a death goes unnoticed and a crash lasts, on loopback, with real processes.
+"""Measure how soon the controller notices a dead worker, and how long a crash lasts, with real processes on loopback.
 
     python benchmarks/recovery.py
 
@@ -34,7 +34,7 @@ BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 
 
 def until(condition: Callable[[], T], seconds: float = 120.0, pause: float = 0.01) -> T:
-    """The first true value of `condition`."""
+    """Wait for the first true value of `condition` and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():

@@ -1,4 +1,4 @@
-"""How far apart two honest machines come that do the same stateless task: what an audit's tolerance has to bear.
+"""Measure how far the results of two honest machines differ for one stateless task: the tolerance that an audit needs.
 
     python benchmarks/repeats.py [--seeds 3] [--tokens 400000] [--results FILE]
     python benchmarks/repeats.py --shapes 1x32 3x96 6x128 --steps 10 30 100 --precisions float32 --codecs int4
@@ -52,7 +52,7 @@ WAYS = ("the same again", "two threads", "a row at a time", "rounded versions", 
 
 @dataclass(frozen=True)
 class Found:
-    """Of each way the distances, one for each task."""
+    """The distances of each way, one for each task."""
 
     distances: dict[str, list[float]]
 
@@ -131,7 +131,7 @@ def play(precision: str, codec: str, shape: str, steps: int, tokens: int, ways: 
 
 
 class _Twice(WorkerExecutor):
-    """Does each task in all ways."""
+    """An executor that does each task in all ways."""
 
     found: dict[str, list[float]]
     elsewhere: str
@@ -165,7 +165,7 @@ class _Twice(WorkerExecutor):
 
     @contextmanager
     def _in(self, way: str, seed: int) -> Iterator[Versions]:
-        """The versions to do it from."""
+        """Return the versions from which the trainer repeats the task."""
         versions: Versions = self._versions
         trainer, threads = self.trainer, torch.get_num_threads()
         cut, self.cut = self.cut, Event()  # the task may have been cut short, by what it took in virtual time
@@ -188,7 +188,7 @@ class _Twice(WorkerExecutor):
 
 
 class _Seen:
-    """The versions that a worker was at, to the bit."""
+    """The exact versions from which a worker trained."""
 
     def __init__(self, rounding: float = 0.0) -> None:
         self.versions: dict[int, Tensor] = {}
@@ -201,7 +201,7 @@ class _Seen:
             self.versions = dict(sorted(self.versions.items())[-70:])
 
     def rounded(self) -> _Seen:
-        """As they are once a movement was added and taken back, a step's length of a usual one."""
+        """Return the parameters after a movement of a usual step's length is added and taken back."""
         other = _Seen(1e-2)
         other.versions, other.movements = self.versions, self.movements
         return other
@@ -217,7 +217,7 @@ class _Seen:
 
 
 def _on(device: str, trainer: LocalTrainer, inner: Inner) -> LocalTrainer:
-    """One of the same kind as `trainer`."""
+    """Return a trainer of the same kind as `trainer`."""
     return LocalTrainer(
         copy.deepcopy(trainer.module),
         optimizer=inner.optimizer,

@@ -1,4 +1,4 @@
-"""How long a resume takes when the run is long: a million contributions, made by the real machine, ledger and server.
+"""Measure how long a resume of a long run takes: a million contributions, with the real machine, ledger and server.
 
     python benchmarks/resume.py [--contributions 1000000]
 
@@ -76,7 +76,7 @@ def plan_of(folder: Path) -> Plan:
 
 
 class History:
-    """Does at once what the machine wants; a second passes with each version."""
+    """A host that executes the actions of the machine at once; a second passes with each version."""
 
     def __init__(self, host: Host, wanted: int) -> None:
         self.host, self.wanted, self.now = host, wanted, 0.0
@@ -184,7 +184,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def history(folder: Path, contributions: int) -> tuple[RunDirectory, Plan, Keys]:
-    """A run of so many contributions, as a crash leaves it, and a node's key."""
+    """Make a run with the given number of contributions, as a crash leaves it, and a node's key."""
     plan = plan_of(folder)
     run = RunDirectory.create("long", folder)
     prepare(plan, run, lambda text: None)

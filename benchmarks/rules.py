@@ -1,4 +1,4 @@
-"""What each aggregation rule costs in time and memory, beside the same rule of byzfl.
+"""Measure the time and the memory of each aggregation rule, beside the same rule of byzfl.
 
     python benchmarks/rules.py                  # dense updates in memory
     python benchmarks/rules.py --contributions  # what contributions hold, decoded span by span: n = 8 and 16, d = 1e8
@@ -170,7 +170,7 @@ def cost(work: Callable[[], Tensor], repeats: int) -> tuple[float, int]:
     seconds, most = [], 0
     for _ in range(repeats):
         ctypes.CDLL(None).malloc_trim(0)  # else what was freed hides what is taken
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before, began = _status("VmRSS"), time.thread_time()
         work()
         seconds.append(time.thread_time() - began)

@@ -1,12 +1,13 @@
-"""What one liar of nine gains, or costs the others, by what it says and when: virtual time, costed, paired seeds.
+"""Measure the gain of one liar of nine by false reports and their timing, and its cost for the others.
 
     python benchmarks/scheduling_attacks.py [--seeds 5] [--hours 2] [--quick]
 
-Nine machines of unequal speed (lognormal) train asynchronously for some hours. The same fleet and seeds with everybody
-honest, and with one of them (the fourth fastest) that attacks. All figures are over those where it is honest, as
-geometric means of the seeds with least and most: the liar's share of the tasks and of the tokens that are credited
-(the budget), the nodes that make a version (K), the others' staleness bounds, the others' tokens a second; then the
-share of the others' contributions that were refused. What misses its target (a tenth) is bold.
+In virtual time, costed, on paired seeds: nine machines of unequal speed (lognormal) train asynchronously for some
+hours. The same fleet and seeds run with all nodes honest, and with one node (the fourth fastest) that attacks. All
+figures are ratios to the honest run, as geometric means of the seeds with least and most: the liar's share of the tasks
+and of the tokens that are credited (the budget), the nodes that make a version (K), the others' staleness bounds, the
+others' tokens a second. The last figure is the share of the others' contributions that the controller refused. A figure
+that misses its target (a tenth) is bold.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """Of one run: `tasks` and `credit` are the liar's shares, `bound` and `speed` the others'."""
+    """The figures of one run: `tasks` and `credit` are the liar's shares, `bound` and `speed` the others'."""
 
     tasks: float
     credit: float
@@ -87,7 +88,7 @@ class _Count:
 
 @contextmanager
 def watched(see: Callable[[Decision], None]) -> Iterator[None]:
-    """Every decision of a simulation is seen."""
+    """Watch every decision of a simulation."""
     journal = simulator._ACTIONS[Journal]
 
     def both(playing: Any, action: Any) -> None:
@@ -145,7 +146,10 @@ def main() -> None:
 
 
 def _told(ratios: list[float], place: int) -> str:
-    """With a mark where the target is missed: more than a tenth for the liar, or any way for K and the others."""
+    """Return the figure, in bold where it misses the target.
+
+    The target is at most a tenth more for the liar, and at most a tenth more or less for K and the others.
+    """
     mean = statistics.geometric_mean(ratios) if min(ratios) > 0 else 0.0
     missed = mean > TARGET or (place >= 2 and mean < 1 / TARGET)
     return f"{'**' * missed}{mean:.2f}{'**' * missed} ({min(ratios):.2f} to {max(ratios):.2f})"

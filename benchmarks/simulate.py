@@ -1,12 +1,12 @@
-"""How fast the simulator is: 10,000 nodes for one virtual hour, work costed only, on one core.
+"""Measure the speed of the simulator: 10,000 nodes for one virtual hour, work costed only, on one core.
 
     python benchmarks/simulate.py [--nodes 10000] [--hours 1] [--json]
     python benchmarks/simulate.py --nodes 1500 --hours 0.2 --steps 100 [--context 256,512,1024] [--scheduler fifo]
 
 A run of a GPT-2 of 11M parameters with top-k contributions, behind a data centre's line; tasks of the median node take
-about ten minutes. (One controller can look at so many nodes' updates of 11M parameters, but not of 124M.) An event is
-one call of a state machine (the controller's or a worker's). Besides the wall clock it prints the CPU time, which other
-work on the machine disturbs less, and what a plain Python loop reaches at the same time, to compare machines by.
+about ten minutes. (One controller can inspect the updates of 10,000 nodes at 11M parameters, but not at 124M.) An event
+is one call of a state machine (the controller's or a worker's). Besides the wall clock it prints the CPU time, which
+other work on the machine disturbs less, and what a plain Python loop reaches at the same time, to compare machines by.
 """
 
 from __future__ import annotations

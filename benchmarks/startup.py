@@ -1,4 +1,4 @@
-"""How long a user waits before anything happens: import, help, and the refusal of a bad run file.
+"""Measure how long a user waits before the first output: import, help, and the refusal of a bad run file.
 
     python benchmarks/startup.py
 

@@ -1,15 +1,15 @@
-"""What it costs, and gains, that anybody can do a task again: stateless tasks beside stateful ones.
+"""Measure the cost and the gain of tasks that any node can repeat: stateless tasks beside stateful ones.
 
     python benchmarks/stateless.py [--seeds 3] [--steps 3,20,100] [--results FILE]
 
 Four workers in rounds that wait for all, contributions in 4 bits, a GPT-2 of 0.12M parameters on the modules of the
-standard library: the data, the rates of weight decay and the moments' decays of `miles.py`. A stateful worker goes on
-with its own moments and sends later what was left out; with *fleet* it takes the fleet's momentum on. Stateless ones
-begin with what is published. With *changing* workers each leaves after a seventh of the run, and another one comes that
-knows nothing yet, in their turn: 24 in all.
+standard library: the data, the rates of weight decay and the moments' decays of `miles.py`. A stateful worker keeps
+its own moments and sends later what its codec left out; with *fleet* it continues with the fleet's momentum. Stateless
+workers begin with the published state. With *changing* workers each worker leaves after a seventh of the run, one after
+another, and a new one without any state replaces it: 24 in all.
 
-A side's learning rate is the best of `--rates` with the first seed. Compared are held-out losses after equally many
-tokens, of the same seeds.
+A side's learning rate is the best of `--rates` with the first seed. The benchmark compares held-out losses after
+equally many tokens, with the same seeds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What stragglers cost, and what is left of that: virtual time to a token budget, on paired seeds.
+"""Measure the cost of stragglers, without and with remedies: virtual time to a token budget, on paired seeds.
 
     python benchmarks/stragglers.py [--seeds 10] [--nodes 20]
 
-In virtual time, costed: a fleet trains; now and then a node stands still for a minute or two with a task in hand while
-its heartbeats go on, as one does whose owner plays a game. The same seeds without stragglers, and with them: where a
-buffer waits for K nodes or the run file's windows alone, as it closes when all that it lacks is late, and with copies
-of late work, too. `measured` has the workers measure the held-out loss often; a synchronous round goes on meanwhile.
+In virtual time, costed: a fleet trains. Now and then a node with an assigned task stands still for a minute or two
+while its heartbeats continue, as a machine does whose owner plays a game. The benchmark plays the same seeds without
+stragglers, and with them: where a buffer waits for K nodes or the run file's windows alone, where it closes once all
+missing contributions are late, and with copies of late work, too. `measured` has the workers measure the held-out loss
+often; a synchronous round continues meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MODES: dict[str, tuple[dict[str, Any], float]] = {
 
 
 class Watched(LedgerHash):
-    """Stops nodes of a simulation, and reads on its ledger what came of that."""
+    """Stop nodes of a simulation, and read the consequences on its ledger."""
 
     def __init__(self, simulator: Simulator, seed: int, stops: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a run is worth while machines fail: a lab of eight workers, and a fault every 15 s of ten minutes.
+"""Measure a run while machines fail: a lab of eight workers, and a fault every 15 s of ten minutes.
 
     sudo python benchmarks/survival.py
     python benchmarks/survival.py --simulated 5_000_000 --seconds 240 --seeds 5
@@ -10,9 +10,9 @@ Needs root, iproute2 and /dev/net/tun.
 Printed: whether the machine was idle; *availability*, the share of seconds in which a contribution was accepted and a
 version was made (other decisions do not count, and nothing is forgiven: the run without faults is printed beside it);
 *next step*, from a fault until the run's next version, which is what other systems call recovery; *pause*, from the
-fault until the run's next accepted contribution; *recovery*, from a fault of a node until all that it had in hand was
-handed in by it or runs elsewhere; *throughput*, tokens that the others bring in ten seconds from such a fault on, over
-what they brought in the fifteen before it; and the loss at equal tokens, of which one pair of runs tells little:
+fault until the run's next accepted contribution; *recovery*, from a fault of a node until it has submitted all that it
+had begun or the work runs elsewhere; *throughput*, tokens that the others bring in ten seconds from such a fault on,
+over what they brought in the fifteen before it; and the loss at equal tokens, of which one pair of runs tells little:
 `--seeds` plays several, and `--simulated` compares simulations that train, with the same workers, links and faults,
 without root.
 
@@ -53,7 +53,7 @@ EVERY, FIRST = 15.0, 20.0
 
 RATE, DELAY = "20mbit", "20ms"
 TOKENS_PER_SECOND = 4300.0
-"""Of a worker of the lab, as it was once; simulated ones are as fast."""
+"""Tokens a second of a worker of the lab, as it was measured once; simulated workers are as fast."""
 
 WINDOW, BEFORE = 10.0, 15.0
 JUMP = 8.0
@@ -84,7 +84,7 @@ HOSTS = {"slow_disk", "full_disk", "clock_jump", "kill_controller"}
 
 
 def plan(seconds: float, workers: int) -> list[dict[str, Any]]:
-    """The faults of so many seconds. Who dies is replaced two seconds later, by another machine."""
+    """Return the faults of `seconds` seconds. Another machine replaces a dead one two seconds later."""
     pacer = {"at_seconds": 0.0, "do": "kill", "node": "pacer"}
     found, living, joined, ahead = [pacer], [f"w{number}" for number in range(1, workers + 1)], workers, 0.0
     for number in range(int((seconds - FIRST) / EVERY) + 1):
@@ -121,7 +121,7 @@ def run_file(folder: Path, workers: int, faults: list[dict[str, Any]], seed: int
 
 @dataclass
 class Record:
-    """What was seen of a run, by the wall clock."""
+    """The observations of a run, by the wall clock."""
 
     decisions: list[tuple[float, Any]] = field(default_factory=list)
     faults: list[tuple[float, str, str]] = field(default_factory=list)  # when, what, to whom
@@ -144,7 +144,7 @@ class Record:
 
 
 def watch(folder: Path, file: Path, over: Callable[[Record], bool]) -> Record:
-    """Run a lab until `over` of what was seen; then it is finished early."""
+    """Run a lab until `over` holds for the observations; then finish it early."""
     found, log, out = Record(), folder / "lab.log", folder / "lab.out"
     with log.open("wb") as errors, out.open("wb") as results:
         command = [*BARNRAISE, "lab", str(file), "--network", f"{RATE}/{DELAY}", "--json"]
@@ -224,7 +224,7 @@ def quantile(values: list[float], share: float) -> float:
 
 def tell(record: Record, plain: Record) -> None:
     found, decisions = record.availability, record.decisions
-    ends = record.until - WINDOW  # what follows on a later fault was not seen
+    ends = record.until - WINDOW  # the run ended before the consequences of a later fault
     faults = [fault for fault in record.faults if fault[2] != "pacer" and found.begin <= fault[0] <= ends]
     print(f"{found.seconds} s, {len(faults)} faults, a fault every {found.seconds / max(1, len(faults)):.1f} s (MTBF)")
     tell_availability(record, plain)
@@ -257,7 +257,7 @@ def tell(record: Record, plain: Record) -> None:
 
 
 def tell_availability(record: Record, plain: Record) -> None:
-    """Of a run with faults: seconds that were lost count for the kind of fault that came last before them."""
+    """Print the availability of a run with faults: a lost second counts for the kind of the last fault before it."""
     found, alone = record.availability, plain.availability
     ours = 0
     for second in found.lost:
@@ -273,7 +273,7 @@ def tell_availability(record: Record, plain: Record) -> None:
 
 
 def tell_losses(pairs: list[tuple[Record, Record]]) -> None:
-    """Of all pairs of runs, with and without faults, to as many tokens."""
+    """Print the losses of all pairs of runs, with and without faults, to as many tokens."""
     differences = [record.ended["final_loss"] / plain.ended["final_loss"] - 1 for record, plain in pairs]
     spread = statistics.stdev(differences) if len(differences) > 1 else float("nan")
     print(
@@ -296,7 +296,7 @@ def tell_simulated(seconds: float, workers: int, seeds: int, tokens: int) -> Non
 
 
 def simulated(seconds: float, workers: int, seed: int, tokens: int) -> float:
-    """The loss after so many tokens, with the faults of so many seconds."""
+    """Return the loss after `tokens` tokens, with the faults of `seconds` seconds."""
     link = {"link": f"{RATE}/{DELAY}"}
     faults = [fault for fault in plan(seconds, workers) if fault.get("node") != "pacer"]
     for fault in faults:

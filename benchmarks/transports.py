@@ -1,4 +1,4 @@
-"""What the transports take: ZMQ against XML-RPC for one contribution, and against a bare ZMQ socket for its rate.
+"""Measure the transports: ZMQ against XML-RPC for one contribution, and against a bare ZMQ socket for its rate.
 
     python benchmarks/transports.py                    both, side by side and in turns
     python benchmarks/transports.py --contributions 50 --rounds 11
@@ -61,7 +61,7 @@ async def expect(connection: Connection, kind: type[Message]) -> Any:
 
 
 class Node:
-    """One node with ready-made work: what its transport takes is all that it takes."""
+    """One node with ready-made work, so that all its time is that of its transport."""
 
     async def open(self, uri: str, server_key: str, keys: Keys, payload: memoryview) -> None:
         self.payload = payload

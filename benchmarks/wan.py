@@ -1,10 +1,10 @@
-"""How true emulated links are: one TCP stream each way and its round trip, over the packet emulator of `barnraise lab`.
+"""Measure the accuracy of links in the emulator of `barnraise lab`: one TCP stream each way, and its round trip.
 
     sudo python benchmarks/wan.py [--ns3] [--seconds 8] [--json] [LINK ...]
 
 Each link joins two network namespaces. Rates are those of payload over the last half of each transfer, as a share of
-the link's: 1448 of 1500 bytes are payload, so 96.5% is all there is. With --ns3 each link is measured over ns-3 too, in
-the same run. `free` has no link: what the emulator itself can carry.
+the link's: 1448 of 1500 bytes are payload, so 96.5% is the maximum. With --ns3 the benchmark measures each link over
+ns-3 too, in the same run. `free` has no link: it shows the highest rate of the emulator itself.
 """
 
 from __future__ import annotations
