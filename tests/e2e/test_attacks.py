@@ -78,7 +78,10 @@ def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Pat
 
 @pytest.mark.slow
 def test_who_does_not_train_is_discredited_and_told_of(barnraise, run_file) -> None:
-    """Real processes, whose tasks nobody could do again; what two of four hand in has nothing to do with their rows."""
+    """Real processes train, and no node could repeat their tasks.
+
+    The uploads of two of the four workers have nothing to do with their rows.
+    """
     workers = [{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "four", "attack": {"kind": "zero"}}]
     training = {"tokens": 4_000_000, "batch_size": 8, "local_steps": 15, "learning_rate": 0.003, "scores": 0.2}
     names = (

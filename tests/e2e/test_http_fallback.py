@@ -22,7 +22,7 @@ def test_join_over_http_when_zmq_is_blocked_and_the_controller_is_killed(barnrai
     run_dir = Path(serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1]))
     invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '@(.*)'", text)) and m[1])
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers there
+        closed.bind(("127.0.0.1", 0))  # bound and not listening: no server answers there
         blocked = dataclasses.replace(Invite.parse(Path(invite).read_text(), time.time()), port=closed.getsockname()[1])
         join = barnraise("join", str(blocked), "--name", "guest", "--threads", "1", "--home", str(tmp_path / "home"))
 

@@ -90,7 +90,7 @@ IN_STEP = re.compile(r"row [\d,]+, [0-9] rows .*; can take over\n(?!row)")
 
 
 def more(run: Path, number: int) -> Callable[[str], bool]:
-    """Whether so many more contributions are accepted there than now."""
+    """Whether the controller has accepted `number` more contributions there than now."""
     before = len(accepted(run))
     return lambda text: len(accepted(run)) >= before + number
 

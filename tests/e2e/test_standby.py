@@ -64,7 +64,7 @@ def test_the_standby_of_a_killed_controller_goes_on_with_its_workers(barnraise, 
     assert not [join.text() for join in joins if join.popen.poll() is not None]
     after = accepted(copy)
     shared = {number: digest for number, digest in before.items() if after.get(number) == digest}
-    assert len(before) - len(shared) <= 2 * len(joins)  # what was committed, and not acknowledged yet
+    assert len(before) - len(shared) <= 2 * len(joins)  # contributions that were committed and not yet acknowledged
     again = rows(copy, "SELECT assignment FROM contributions WHERE verdict = 'accepted' GROUP BY 1 HAVING count(*) > 1")
     assert again == []
 

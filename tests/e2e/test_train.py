@@ -65,7 +65,7 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
 
 @pytest.mark.slow
 def test_a_worker_hangs_and_another_gets_notice(barnraise, run_file) -> None:
-    """The one comes back when it goes on, the other hands in what it has and leaves by itself."""
+    """The first worker returns when its process continues; the second uploads its result and leaves by itself."""
     faults = [
         {"at": 0.2, "do": "hang", "node": "one", "seconds": 4.0},
         {"at": 0.6, "do": "preempt", "node": "two", "seconds": 60.0},

@@ -26,7 +26,7 @@ TRAINING = {
 
 
 class Proxy(threading.Thread):
-    """Passes bytes on to `target`, so many a second up; `cut` breaks all connections."""
+    """A proxy that passes bytes to `target`, at `up` bytes a second upwards; `cut` breaks all connections."""
 
     def __init__(self, target: int, up: float) -> None:
         super().__init__(daemon=True)

@@ -143,7 +143,7 @@ def flips_of_each_file(run_dir: Path) -> None:
 
 
 def without_the_seal(run_dir: Path) -> None:
-    """What else records what files are."""
+    """Delete the other records of the digests of files."""
     run = RunDirectory.open(run_dir)
     kept = run.seal.read_bytes()
     run.seal.unlink()
@@ -164,7 +164,10 @@ def without_the_seal(run_dir: Path) -> None:
 
 
 def a_forged_history(run_dir: Path) -> None:
-    """Another digest for a version, with a chain that was made anew: no checksum is wrong, but no payloads make it."""
+    """Write another digest for a version, and a new chain.
+
+    No checksum is wrong, but no payloads produce that version.
+    """
     run = RunDirectory.open(run_dir)
     run.seal.unlink()
     with closing(sqlite3.connect(run.ledger)) as connection:
@@ -215,8 +218,10 @@ def where_rounding_leads_as_far(run: RunDirectory, wrong: int, monkeypatch: pyte
 
 
 def without_its_transcripts(run: RunDirectory, node: str, places: set[str]) -> None:
-    """The host takes the transcripts away, so that nobody can do the tasks again, and makes chain and signatures new:
-    each of the contributions is named all the same."""
+    """Delete the transcripts as a host could, so that no node can repeat the tasks, and renew chain and signatures.
+
+    The verification names each of the contributions all the same.
+    """
     run.seal.unlink()
     with closing(sqlite3.connect(run.ledger)) as connection:
         connection.execute("UPDATE contributions SET transcript = NULL, signature = '' WHERE node = ?", (node,))

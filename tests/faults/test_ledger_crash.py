@@ -95,7 +95,7 @@ def report(*values: object) -> None:
 
 
 def commit_until_killed(path: Path) -> None:
-    """The child: goes on where the ledger ends."""
+    """Commit in the child process, from the end of the ledger on."""
     with Ledger(path, segment_bytes=SEGMENT_BYTES) as ledger:
         if not ledger.last_id:
             ledger.commit([HANDED_OUT])
@@ -109,7 +109,7 @@ def commit_until_killed(path: Path) -> None:
 
 def check(path: Path, last_id: int, last_assignment: int) -> None:
     """All that was reported is there; what is there comes in whole batches, each payload intact."""
-    with LedgerView(path) as view:  # reads what the dead process left, before anyone recovers it
+    with LedgerView(path) as view:  # reads the records of the dead process before any process recovers them
         assert len(list(view.replay())) >= last_id
     with Ledger(path, segment_bytes=SEGMENT_BYTES) as ledger:
         there = accepted(ledger)
@@ -148,7 +148,7 @@ def test_nothing_that_was_committed_is_lost_to_kill_9(tmp_path: Path) -> None:
         patience = generator.randint(1, 12)
         for number, last in enumerate(reports(process), 1):  # noqa: B007, the last one counts
             if number == patience:
-                process.send_signal(signal.SIGKILL)  # and go on reading what it had still reported
+                process.send_signal(signal.SIGKILL)  # and read on to the last report
         assert process.wait() == -signal.SIGKILL
         check(path, *last)
     with Ledger(path) as ledger:
@@ -252,7 +252,7 @@ def test_a_full_disk_is_a_clear_error_and_costs_nothing(small_disk: Path, leave:
 
 @pytest.mark.parametrize("leave", [100_000, 450_000])
 def test_other_batches_may_follow_one_that_did_not_fit(small_disk: Path, leave: int) -> None:
-    """What a failed write left behind is neither taken for a record nor for damage, now or after reopening."""
+    """The ledger takes the rest of a failed write neither for a record nor for damage, now or after reopening."""
     path = small_disk / "ledger.sqlite"
     with Ledger(path, segment_bytes=1) as ledger:
         fill(small_disk / "others", leave)

@@ -33,7 +33,7 @@ convicted: list[str] = []
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """Of whose work what is told, as it is."""
+    """Collect the node and the note of each audit, while the simulation runs as usual."""
     found: Told = []
     journal = simulator._ACTIONS[Journal]
 
@@ -191,7 +191,7 @@ LIES = [
 
 @pytest.mark.parametrize("lie", LIES, ids=[lie["kind"] for lie in LIES])
 def test_who_lies_of_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
-    """By two others that agree with each other, and nobody else is."""
+    """Two other nodes that agree with each other convict the liar, and the controller convicts no other node."""
     play(tmp_path, {"bob": making(lie, "bob")}, tokens=32_768, **STATELESS)
     assert convicted
     assert set(convicted) == {"bob"}

@@ -46,7 +46,7 @@ BESIDE: list[Decision] = [
 
 @pytest.mark.parametrize("decision", BESIDE, ids=lambda decision: type(decision).__name__)
 def test_a_second_with_nothing_but_other_decisions_is_lost(measure: ModuleType, decision: Decision) -> None:
-    """A lease that is lost, work that is released or assigned, a refusal, a finding: nobody's work counts by these."""
+    """A lost lease, released or assigned work, a refusal and a finding do not count as accepted work of any node."""
     found = measure.availability([*working(0, 4), (4.7, decision), *working(5, 8)], 8.3)
     assert found.seconds == 8
     assert found.lost == [pytest.approx(4.2)]

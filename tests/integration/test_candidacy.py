@@ -185,7 +185,7 @@ def test_a_controller_that_answers_again_is_followed_and_keeps_its_workers(tmp_p
                     await asyncio.sleep(0.01)
                 assert not deciding.done()
                 assert not working.done()
-            await scene.reaches(Stage.CANDIDATE)  # its ports were taken anew
+            await scene.reaches(Stage.CANDIDATE)  # the candidate took its ports again
             assert scene.epoch >= epoch
             deciding.cancel()
             await worker.connection.close()
@@ -202,7 +202,7 @@ def test_who_does_not_count(tmp_path: Path) -> None:
             await stranger.dial(scene.ports.uri, scene.server_keys.public)
             await worker.dial(scene.ports.uri, scene.server_keys.public)
             await stranger.greet()
-            await worker.connection.send(encode(Pulse(1.0, 1.0, 1.0)))  # what no worker says
+            await worker.connection.send(encode(Pulse(1.0, 1.0, 1.0)))  # a message that no worker sends
             later = sealed(scene.server_keys, scene.run.path.name, scene.follower.term.epoch + 1)
             await worker.greet(later)
             while not scene.candidacy._said_later:

@@ -70,7 +70,7 @@ def test_wrong_proofs_are_counted_by_address_and_cost_no_look_at_the_disk(
     invite = new_invite(run, "zmq://127.0.0.1:1", keys.public, uses=100, hours=1.0)
     told: list[str] = []
     door = Enrolment(keys, lambda: open_book(run), warn=told.append, read_book=BookReader(run))
-    (run.keys / "invites.lock").unlink()  # a sign of whoever opens the book
+    (run.keys / "invites.lock").unlink()  # each process that opens the book makes this file
 
     def answer(message: Enrol, address: str) -> type[Exception] | None:
         try:

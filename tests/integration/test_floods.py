@@ -54,7 +54,7 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
                 await asyncio.sleep(0.01)
             greeting = encode(Hello(PROTOCOL_VERSION, 1, 2, NodeProfile(100.0), have=-1, kinds=tuple(KINDS)))
             welcomed = asyncio.ensure_future(flooder.hear(Welcome))
-            while not welcomed.done():  # what was on its way when the connection ended is lost
+            while not welcomed.done():  # messages in flight when the connection ended are lost
                 await flooder.connection.send(greeting)
                 await asyncio.sleep(0.1)
             assert (await welcomed).node == "flooder"
@@ -66,7 +66,7 @@ def test_a_member_that_floods_is_shut_out_for_a_while_and_others_are_served(
 
 
 async def flood(guest: Guest) -> None:
-    """More than anybody may say, and on."""
+    """Send more messages than any worker may, without end."""
     assert USUAL.burst + EXCESS.burst < 10_000
     while True:
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""What `make gpu` runs on a card, as far as a machine without one can try it."""
+"""Try the benchmark that `make gpu` runs on a card, as far as a machine without a card can."""
 
 from __future__ import annotations
 

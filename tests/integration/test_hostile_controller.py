@@ -205,7 +205,7 @@ def test_what_cannot_work_here_is_refused_before_it_is_built(
 
 
 class Enough(Scripted):
-    """Says that the run is over as soon as something is handed in."""
+    """A controller that says that the run is over as soon as a worker offers a result."""
 
     def answer(self, message: Message) -> tuple[Message, bytes | None] | None:
         return (Stop("that is enough"), None) if isinstance(message, Offer) else super().answer(message)
@@ -370,7 +370,7 @@ def test_files_take_no_more_disk_than_is_lent(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_comes_back_has_its_moments(tmp_path: Path) -> None:
-    """It leaves when it has handed in its task; the next process of it has not trained yet."""
+    """The worker leaves after it has uploaded its task; its next process has not trained yet."""
 
     class Leading(Scripted):
         def answer(self, message: Message) -> tuple[Message, bytes | None] | None:

@@ -1,4 +1,4 @@
-"""What a running controller takes on while its disk is full, and what it writes down of whoever floods it."""
+"""The load that a running controller accepts while its disk is full, and the records that it keeps about a flood."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def content(*, model: dict[str, Any] | None = None, **data: Any) -> dict[str, An
 
 
 def problems(**data: Any) -> str:
-    """What `check` and `train` refuse."""
+    """Return the problems for which `check` and `train` refuse the run file."""
     with pytest.raises(RunFileError) as caught:
         verify(document(content(**data)), purpose=Purpose.TRAIN)
     return str(caught.value)
@@ -105,7 +105,7 @@ def test_what_is_exported_has_the_tokenizer_and_the_dropout_of_the_folder(folder
 
 
 def test_a_resume_needs_the_folder_no_more(folder: Path) -> None:
-    """Dataset and checkpoint have all of it: so a standby on another machine can go on."""
+    """The dataset and the checkpoint hold the whole model, so a standby on another machine can continue the run."""
     run = prepared(folder)
     plan, _ = verify(document(content()), purpose=Purpose.TRAIN)
     shutil.rmtree(folder / "model")
@@ -169,7 +169,7 @@ def test_a_tokenizer_that_is_broken(folder: Path) -> None:
 
 
 def header(path: Path, **changes: Any) -> None:
-    """Write a safetensors file anew, with other entries in its header."""
+    """Write a safetensors file again, with other entries in its header."""
     content = path.read_bytes()
     stop = 8 + int.from_bytes(content[:8], "little")
     entries = json.loads(content[8:stop]) | changes

@@ -262,7 +262,7 @@ def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Pa
         await client.offer(task, content, inline=False)
         assert await client.expect(SendPayload) == SendPayload(task.id, 0)
         await client.send(PayloadChunk(task.id, 0), content[:10])
-        await client.send(PayloadChunk(task.id, 30), content[30:])  # what is between was lost
+        await client.send(PayloadChunk(task.id, 30), content[30:])  # the bytes between these chunks were lost
         assert await client.expect(SendPayload) == SendPayload(task.id, 10)
         await client.connection.close()
         again = Client(client.keys, cluster.keys.public)
@@ -416,7 +416,7 @@ def test_an_invite_that_was_taken_back_lets_nobody_in(tmp_path: Path) -> None:
         assert [d.reason for d in cluster.decisions(NodeChanged)] == [f"invite {invite.token}"]
         cluster.book.revoke(invite.token)
         assert "taken this invite back" in (await enrol(bob, "bob", Stop)).reason
-        assert (await ann.hello()).node == "ann"  # who came by it stays
+        assert (await ann.hello()).node == "ann"  # a member that joined by this invite stays
 
     run(tmp_path, scenario)
 

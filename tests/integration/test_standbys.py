@@ -394,7 +394,7 @@ class TestStrangers:
                 await led.complete(follower, following)
                 standbys = led.host.server.standbys
                 assert standbys._reader is not None
-                standbys._reader.close()  # what it reads raises from now on
+                standbys._reader.close()  # each read of the ledger raises from now on
                 led.host.server.post(Admitted("late", "k" * 40))
                 await asyncio.wait([following], timeout=2.0)
                 assert follower.lag
@@ -408,7 +408,7 @@ class TestStrangers:
 class TestFencing:
     @staticmethod
     def outcome(tmp_path: Path, term: Any) -> BaseException | None:
-        """What becomes of a controller that is greeted by a member with this term, or by who took over."""
+        """Return the error that ends a controller when a member, or its successor, greets it with this term."""
         run = run_directory(tmp_path)
         ended: list[BaseException | None] = [None]
 

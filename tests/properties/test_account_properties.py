@@ -128,7 +128,7 @@ class Story:
             self.note(notes.Released(number, self.of("gone", notes.COPY_CAME_FIRST)), node)
 
     def void_one(self) -> None:
-        """Of a version, or one that waits for the next."""
+        """Void a contribution of a version, or one that waits for the next version."""
         numbers = [(version, number) for version, taken in self.closed.items() for number in taken]
         numbers += [(self.version + 1, number) for number in self.waiting]
         if left := [(version, number) for version, number in numbers if number not in self.void]:

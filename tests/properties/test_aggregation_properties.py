@@ -81,7 +81,7 @@ def test_inside_the_hull_of_each_coordinate(rule: Any, x: Tensor) -> None:
 
 @given(matrices, st.data())
 def test_trimming_stays_among_the_honest(x: Tensor, data: st.DataObject) -> None:
-    """Whatever two attackers send, each coordinate lies between values of the others."""
+    """Each coordinate lies between values of the honest nodes, for all values that two attackers send."""
     liars = data.draw(st.lists(st.integers(0, len(x) - 1), min_size=2, max_size=2, unique=True))
     for liar in liars:
         x[liar] = data.draw(st.floats(allow_nan=True, allow_infinity=True))

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, decoding gives a message or a WireError; and every message survives the way there."""
+"""Decoding of any bytes gives a message or a WireError, and every message survives encoding and decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever members claim and send, what a live controller put on its ledger is folded again without a murmur."""
+"""The ledger of a live controller folds again without an error, for all claims and messages of members."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ waits = st.sampled_from([0.0, 5e-324, 1e-9, 0.5, 100.0, 1e9])
 
 
 class Hostile(Run):
-    """Nodes that join as they please and hand in what they please, past inspection too."""
+    """Nodes that join at any time and upload any content, also content that passes inspection."""
 
     buffer_size = None
     replaced: dict[int, bytes] = {}

@@ -1,5 +1,7 @@
-"""Whatever names, reasons and errors say, wherever they are shown: a terminal obeys nothing in them, a page has them as
-text, and they are short."""
+"""Names, reasons and errors are safe to show, whatever text they hold.
+
+A terminal obeys nothing in them, a page shows them as text, and they are short.
+"""
 
 from __future__ import annotations
 
@@ -47,17 +49,19 @@ PIECES = (
 )  # fmt: skip
 HUGE = "A" * 1_000_000
 RUN_FILE = "## Run file"
-"""What follows are the host's own words, in a fence."""
+"""The host's own words follow this heading, in a fence."""
 
 SHORTEST_HUGE = 1000
-"""Letters in a row that nobody shows."""
+"""The number of letters in a row that no output shows."""
 
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), min_size=1, max_size=6).map("".join)
 
 
 def stored(text: str) -> str:
-    """As a ledger can hold it, which somebody else may have written; of a huge one enough.
-    Where a zero stands, SQLite may end it."""
+    """Return the text as a ledger can hold it, which another program may have written; a huge text is cut.
+
+    SQLite may end the text at a zero byte.
+    """
     return text[:20_000].replace("\x00", "").encode("utf-8", "replace").decode()
 
 
@@ -85,7 +89,7 @@ def a_run(folder: Path, text: str) -> RunDirectory:
 
 
 def all_notes(said: str) -> Iterator[notes.Note]:
-    """One of each kind with nothing but `said` in it; one of a kind that nobody knows."""
+    """Yield one note of each kind that holds nothing but `said`, and one of an unknown kind."""
     for kind in notes.Note.__subclasses__():
         fields = {field.name: value_of(field.type, said) for field in msgspec.structs.fields(kind)}
         yield kind(**fields) if kind is not notes.Unknown else notes.Unknown(f"a {said}")
@@ -102,7 +106,7 @@ def value_of(hint: Any, said: str) -> Any:
 
 
 def ran(*arguments: str) -> str:
-    """What a command prints, on both streams."""
+    """Return the output of a command, on both streams."""
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out), contextlib.suppress(SystemExit):
         main(list(arguments))
@@ -110,7 +114,7 @@ def ran(*arguments: str) -> str:
 
 
 def drawn(*renderables: Any) -> str:
-    """What a terminal gets of them, but for colours and the cursor's moves, which are the console's own."""
+    """Return the text that a terminal gets, without colours and moves of the cursor, which are the console's own."""
     out = io.StringIO()
     screen = Screen(file=out, force_terminal=True, width=120, height=40, color_system=None, legacy_windows=False)
     for renderable in renderables:

@@ -112,7 +112,10 @@ groups = st.lists(
 
 
 def admissible(decisions: list[Decision], seen: set[tuple[str, int]]) -> list[Decision]:
-    """What a controller may decide: assigned once, accepted once, a version closed once, then made once."""
+    """Return the decisions that a controller may make.
+
+    It assigns once, accepts once, closes a version once, and then makes the version once.
+    """
     kept = []
     for decision in decisions:
         match decision:

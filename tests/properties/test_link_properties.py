@@ -1,4 +1,4 @@
-"""Whatever is sent over whatever link: order inside a class holds, the rate is kept, the seed decides."""
+"""A link keeps the order inside a class and its rate for all messages, and the seed decides the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_arrivals_never_go_back_in_a_class_and_never_precede_the_delay(link: Lin
 
 @given(LINKS, SENDS)
 def test_bulk_never_exceeds_the_rate(link: Link, sends: list) -> None:
-    """From any time on, so many bytes need at least so many seconds."""
+    """From any time on, the link takes at least the time that its rate gives for the bytes that arrive."""
     bulk = [(pause, size, False) for pause, size, _ in sends]
     times = [arrival[0] - link.up.delay for arrival in play(link, bulk)]
     now, total = 0.0, 0
@@ -59,7 +59,7 @@ def test_bulk_never_exceeds_the_rate(link: Link, sends: list) -> None:
 
 @given(LINKS, SENDS)
 def test_small_messages_count_too(link: Link, sends: list) -> None:
-    """What follows a crowd of small messages starts after their bytes."""
+    """A message that follows a crowd of small messages starts after their bytes."""
     up, _ = link.states(random.Random(0))
     for _, size, small in sends:
         up.send(0.0, size, small=small)

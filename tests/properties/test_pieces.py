@@ -65,5 +65,5 @@ def test_norm_and_largest_are_found_in_what_was_sent(codec: Any, x: torch.Tensor
     most = float(decoded.abs().max()) if x.numel() else 0.0
     assert most <= reader.largest * (1 + 1e-6)
     given = float(x.abs().max()) if x.numel() else 0.0
-    if codec.name not in ("dct_topk", "low_rank"):  # whose bounds are of sums, and which write no versions
+    if codec.name not in ("dct_topk", "low_rank"):  # their bounds are of sums, and they write no versions
         assert reader.largest <= max(1.01 * given, 2.0**-120)

@@ -1,4 +1,4 @@
-"""Whatever was seen, expectations are finite, above 0, and grow with the work."""
+"""Expectations are finite, above 0, and grow with the work, for all observations."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def proper_formulas(draw: st.DrawFn) -> Formula:
     return Formula(5, tuple(draw(st.lists(clause, max_size=10))))
 
 
-# What a DIMACS file is made of, so that the fuzzer gets past the header.
+# The parts of a DIMACS file, so that the fuzzer gets past the header.
 PIECES = st.sampled_from(
     ["p cnf 3 2", "p cnf 0 0", "p", "cnf", "c", "%", "\n", " ", "0", "1", "-3", "4", "-", "9" * 30]
 )

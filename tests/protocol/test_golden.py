@@ -1,7 +1,7 @@
 """The bytes of every message, as they stand in `golden.json`: two barnraise versions of one protocol version agree.
 
-BARNRAISE_REWRITE_GOLDEN=1 writes the file anew. Bytes of a known message change only with a new PROTOCOL_VERSION; the
-messages of a new role need none, since only a controller that knows the role makes invites for it.
+BARNRAISE_REWRITE_GOLDEN=1 writes the file again. Bytes of a known message change only with a new PROTOCOL_VERSION;
+the messages of a new role need none, since only a controller that knows the role makes invites for it.
 """
 
 from __future__ import annotations

@@ -485,7 +485,7 @@ def test_an_older_checkpoint_that_fails_late_does_not_end_the_run() -> None:
     engine.heartbeat("a")
     hand_in(engine, "a")
     settle_but_checkpoint(engine)
-    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # of version 1
+    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # the checkpoint of version 1
     engine.next("a")
     hand_in(engine, "a")
     assert engine.state.progress.final
@@ -505,7 +505,7 @@ def test_an_older_checkpoint_that_fails_after_the_last_version_does_not_hold_up_
     engine.next("a")
     hand_in(engine, "a")
     settle_but_checkpoint(engine)  # the last version is there, and measured
-    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # of version 1
+    assert [type(job) for job in engine.jobs] == [effects.Checkpoint]  # the checkpoint of version 1
     engine.jobs.clear()
     engine.handle(effects.Checkpointed(engine.epoch, 1, "disk full"))
     settle(engine)

@@ -1,4 +1,4 @@
-"""Audits: whose work is done anew, by whom and from which version, and what is told of it."""
+"""Audits: which work the controller repeats, on which node, from which version, and which notes it writes about it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _all_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def audited(share: float = 1.0, **changes: Any) -> Engine:
-    """A run of many tasks in which a share of the contributions is done anew."""
+    """Return a run of many tasks in which nodes repeat a share of the contributions."""
     usual = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(share, b"key")}
     return Engine(engine_settings(**usual | changes))
 
@@ -86,7 +86,7 @@ def settle(engine: Engine) -> None:
 
 
 def told(engine: Engine) -> list[tuple[str, notes.Audited]]:
-    """Of whose work, and what."""
+    """Return the audited node and the note of each audit in the journal."""
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Audited)]
 
 
@@ -98,7 +98,7 @@ def unaudited(engine: Engine) -> list[tuple[str, notes.Unaudited]]:
 def test_another_node_does_it_anew_from_the_version_that_it_began_with() -> None:
     engine = audited()
     done = train_once(engine, "a", steps=1)
-    train_once(engine, "a")  # its own work it does not get, and versions go on
+    train_once(engine, "a")  # a node does not audit its own work, and versions advance
     asks(engine, "b")
     (task,) = audits(engine, "b")
     assert (task.train.id, task.train.base, task.base) == (done.id, done.base, 2)
@@ -154,7 +154,7 @@ def test_none_is_sketched_where_none_is_wanted() -> None:
 
 
 def test_a_codec_is_no_way_around_it() -> None:
-    """Who sends all as if it were leaving is looked at as well."""
+    """The controller also audits a node that sends every contribution as if it were leaving."""
     engine = audited(**FLUSH)
     asks(engine, "a")
     (task,) = engine.held["a"].values()
@@ -254,7 +254,7 @@ def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPat
 
 
 def test_deltas_as_large_as_the_model_are_kept_for_as_many_versions() -> None:
-    engine = audited(exchanged=20)  # of 80 bytes, in deltas of 90
+    engine = audited(exchanged=20)  # the model has 80 bytes, and a delta has 90
     for _ in range(MOST_UNDONE):
         train_once(engine, "a")
     asks(engine, "b")
@@ -411,11 +411,14 @@ def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
     assert audits(engine, "b"), "c was asked"
 
 
-# Whose word counts
+# Votes that count
 
 
 def crowd(*names: str, key: bytes = b"key", **owners: str) -> Engine:
-    """A stateless run in which all is done anew; `names` are there, and `owners` are whose some of them are."""
+    """Return a stateless run that audits every contribution.
+
+    `names` are the nodes, and `owners` gives the owners of some of them.
+    """
     settings = {"tokens": 10**6, "buffer_size": 1, "audits": AuditSettings(1.0, key, 0.02, NUDGE), **STATELESS}
     engine = Engine(engine_settings(**settings), owners)
     for name in names:
@@ -424,7 +427,7 @@ def crowd(*names: str, key: bytes = b"key", **owners: str) -> Engine:
 
 
 def answers(engine: Engine, node: str, agrees: bool) -> bool:
-    """Whether the node is asked to do something anew; it says then that it comes to what was sent, or not."""
+    """Return whether the node gets an audit; the node then reports that the result agrees with the upload, or not."""
     engine.next(node)
     for task in audits(engine, node):
         engine.offer(node, sketched(task, sketch=SKETCH if agrees else OTHER_SKETCH))
@@ -537,7 +540,7 @@ def test_who_could_not_do_it_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_colluders_of_one_owner_gain_nothing_by_their_number(seed: int) -> None:
-    """They lie in all that they hand in, say the same of each other's lies, and slander everybody else."""
+    """The colluders lie in every upload, confirm each other's lies, and report that all other nodes lie."""
     rng, honest, liars = random.Random(seed), ["bob", "cat", "dan"], ["eve1", "eve2", "eve3"]
     engine = crowd(*honest, *liars, **dict.fromkeys(liars, "eve"))
     for _ in range(60):
@@ -564,18 +567,21 @@ def test_whose_a_node_is_stays_with_its_new_keys_and_with_a_new_controller() -> 
     assert (engine.state.nodes["bob"].owner, NodeState("cat").owner) == ("lab", "cat")
 
 
-# Who is drawn
+# Draw of the auditors
 
 
 def drawn(engine: Engine, nodes: list[str]) -> set[str]:
-    """Who of the nodes may do the only case anew by now."""
+    """Return the nodes that may by now do the only audit."""
     kind: Any = engine.machine.parts[Auditing]
     (case,) = kind.cases.values()
     return {node for node in nodes if kind._is_drawn(engine.state.nodes[node], case)}
 
 
 def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few are drawn, others for each contribution, and in the end anybody may; who was found sound comes first."""
+    """The controller draws a few nodes, different ones for each contribution.
+
+    In the end any node may audit. Nodes that the controller found sound come first.
+    """
     monkeypatch.setattr(auditing, "DRAWN", 2.0)
     names, seen = [f"n{number}" for number in range(40)], list[set[str]]()
     for key in range(20):
@@ -606,7 +612,7 @@ def test_whoever_asks_is_passed_over_until_some_are_drawn(monkeypatch: pytest.Mo
         engine = crowd(*names, key=bytes([key]))
         train_once(engine, "n0")
         for place, name in enumerate(names[1:]):
-            for _ in range(3):  # who asks again and again is passed over once
+            for _ in range(3):  # the controller passes a node over once, however often it asks
                 engine.next(name)
             if audits(engine, name):
                 places.append(place)
@@ -629,7 +635,7 @@ def test_where_few_are_there_each_may(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
-    """However fast it says that it is done: until somebody has done a task of its anew, and has come to the same."""
+    """A node's claimed speed has no effect until another node has audited one of its tasks and agrees with it."""
     engine = crowd("a", "b", "c", "x")
     engine.observed(a=1.0, b=1.0, c=1.0)
     train_once(engine, "x")

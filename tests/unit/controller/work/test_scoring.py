@@ -178,7 +178,7 @@ def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
 
 
 def test_where_comparisons_say_nothing_of_anybody_nobody_is_judged() -> None:
-    """As with a codec that drops nearly all: half of everybody's comparisons pass."""
+    """A codec that drops nearly all values is such a case: half of the comparisons of every node pass."""
     engine, rng = scored(), random.Random(2)
     for _ in range(150):
         for node in ("a", "b", "c"):
@@ -196,7 +196,7 @@ def test_liars_that_are_fewer_than_half_do_not_move_what_is_expected() -> None:
 
 
 def test_those_who_are_known_first_do_not_decide_what_is_expected_of_the_others() -> None:
-    """Three that fit their own rows too well make nobody else suspicious, whose comparisons pass by chance."""
+    """Three nodes that fit their own rows too well raise no suspicion of nodes whose comparisons pass by chance."""
     engine, rng = scored(), random.Random(4)
     sybils, honest = ["s0", "s1", "s2"], [f"h{number}" for number in range(7)]
     for _ in range(12):
@@ -231,14 +231,14 @@ def test_a_result_of_a_dead_controller_is_none() -> None:
     assert not told(engine, notes.Scored)
 
 
-# What is seen
+# Effects of training on the scores
 
 
 STEPS, SIZE = 10, 4
 
 
 class Work:
-    """A small model that somebody trains on a task's rows, or on others."""
+    """A small model that a node trains on the rows of its task, or on other rows."""
 
     def __init__(self, folder: Path) -> None:
         build_data(folder / "data", [argparse.__file__, doctest.__file__], context=32)
@@ -257,7 +257,7 @@ class Work:
         self.start = self.trainer.flat.vector.clone()
 
     def train(self, order: Batches, steps: int) -> torch.Tensor:
-        """What so many steps change, to be taken away."""
+        """Return the change of the weights after `steps` steps, as a value to subtract."""
         self.trainer.load(self.start)
         parts = [self.data.rows(rows.shard, rows.start, rows.stop) for rows in order.rows]
         for batch, _ in zip(batches(parts, order, self.data.meta), range(steps), strict=False):
@@ -398,7 +398,7 @@ def test_who_is_done_at_once_before_others_were_seen_goes_at_the_pace_that_they_
     began, seconds = engine.now, engine.settings.tasks.tokens / (PACE * 10.0)
     for _ in range(40):
         train_once(engine, "eve", BAD)
-        engine.now -= 0.4  # of the half of a second that passes
+        engine.now -= 0.4  # 0.4 s of the 0.5 s that pass
     tally = engine.state.nodes["eve"].tally
     assert engine.state.nodes["eve"].speed.rate > 3 * PACE * 10.0
     assert 3 <= tally.accepted <= 2 + (engine.now - began) / seconds, "one ahead, and then it waits"

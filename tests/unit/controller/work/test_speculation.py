@@ -27,7 +27,7 @@ def settle(engine: Engine) -> None:
 
 
 def turn(engine: Engine, seconds: float, *nodes: str) -> None:
-    """So much time passes, heartbeats go on, then `nodes` hand in what they have."""
+    """Let `seconds` pass with heartbeats, then let `nodes` upload their results."""
     end = engine.now + seconds
     while engine.now < end - 1e-9:
         for node in engine.account.live:
@@ -40,7 +40,7 @@ def turn(engine: Engine, seconds: float, *nodes: str) -> None:
 
 
 def rounds(**seconds: float) -> Engine:
-    """Synchronous rounds of nodes that take so many seconds for a task; each was seen to, in three of them."""
+    """Return synchronous rounds of nodes that take `seconds` for a task; the engine saw this in three rounds."""
     engine = Engine(engine_settings(asynchronous=False, tokens=10**6, sync_window=60.0, sync_longest_wait=100.0))
     for node in seconds:
         engine.hello(node)
@@ -70,7 +70,7 @@ def speculation(engine: Engine) -> list[Copied]:
 
 
 def late_round() -> Engine:
-    """Of three fast nodes one hangs, while a slow one works on: an idle one gets a copy."""
+    """One of three fast nodes hangs while a slow node still works, so an idle node gets a copy."""
     engine = rounds(a=1.0, b=1.0, c=1.0, slow=10.0)
     begin(engine, "a", "b", "c", "slow")
     turn(engine, 1.0, "a", "b")
@@ -187,7 +187,7 @@ def test_a_copy_that_is_refused_leaves_the_original_as_it_is() -> None:
 
 
 def test_who_was_never_seen_to_be_fast_gets_no_copy() -> None:
-    """Whatever it says of itself."""
+    """The speed that a node claims does not matter."""
     engine = rounds(a=1.0, c=1.0, slow=10.0)
     begin(engine, "a", "c", "slow")
     engine.leave("a")
@@ -270,7 +270,10 @@ def test_copies_are_few() -> None:
 
 
 def test_the_first_round_has_copies_too() -> None:
-    """Nobody was seen to do a task when it began, so when one of them will be late is found as the others hand in."""
+    """The engine saw no node do a task before the first round.
+
+    It finds the node that will be late while the other nodes upload.
+    """
     engine = Engine(engine_settings(asynchronous=False, tokens=10**6, sync_window=60.0, sync_longest_wait=100.0))
     for node in ("a", "b", "c", "slow"):
         engine.hello(node)
