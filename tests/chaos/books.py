@@ -1,4 +1,5 @@
-"""What nodes and controller of a simulated run do, with books instead of bytes: who has what, and whether it may."""
+"""Nodes and controller of a simulated run, with books instead of bytes: the books say which node has what, and whether
+it may."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def hashed(*parts: object) -> str:
 
 
 class Truth:
-    """What both sides must agree on: the digest of each version, and what was acknowledged to whom."""
+    """The facts on which both sides must agree: each version's digest, and the acknowledgements of each node."""
 
     def __init__(self) -> None:
         self.digests = {0: digest(0)}
@@ -149,7 +150,7 @@ class ControllerBooks:
             100, "none", "none", model_size=100, robust=False, evaluation_tokens=100, row_tokens=10, threads=1
         )
         self.deltas: set[str] = set()
-        self.kept: dict[str, set[str]] = {}  # what nodes' newest tasks name
+        self.kept: dict[str, set[str]] = {}  # the files that the newest tasks of nodes name
         self.offered: dict[tuple[str, int], bytes] = {}
         self.durable: set[int] = set()
         self.merged: set[int] = set()

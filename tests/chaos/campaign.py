@@ -35,7 +35,7 @@ class Failed(Exception):
 
 @dataclass
 class Done:
-    """What was played."""
+    """The counts of a played campaign."""
 
     seeds: int = 0
     events: int = 0
@@ -76,7 +76,7 @@ def campaign(seeds: Iterable[int]) -> Done:
 
 
 def told(cluster: Cluster, error: Exception) -> str:
-    """What a failure says."""
+    """Return the report of a failure."""
     case = cluster.case
     lines = [
         f"{type(error).__name__} after {cluster.now:.2f} s of seed {case.seed}: {error}",
@@ -97,7 +97,7 @@ def described(case: Case) -> str:
 
 
 def story_of(cluster: Cluster, numbers: set[int]) -> list[str]:
-    """What the ledger says of the assignments of these numbers, or of each node's last days where there are none."""
+    """Return the ledger's rows about the assignments `numbers`, or each node's last days where there are none."""
     decisions = cluster.journal.decisions
     if not decisions:
         return ["the ledger is empty"]

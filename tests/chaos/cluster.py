@@ -50,7 +50,7 @@ IDLE = 100.0
 """Seconds for which a healthy node may be without anything to do, while there is work."""
 
 GREETING = 30.0
-"""Seconds that a node has to greet anew beyond the longest lease, once what broke its connection is over."""
+"""Seconds beyond the longest lease in which a node has to greet again, once the fault of its connection is over."""
 
 TOKENS = 600
 """That a run trains on, where its mode says nothing else."""
@@ -65,13 +65,13 @@ RESTLESS = Fit("a minute or so", lambda rng: rng.expovariate(1 / 60), lambda rng
 
 @dataclass(frozen=True)
 class Case:
-    """What one seed comes to."""
+    """The case that a seed gives."""
 
     seed: str
     label: str
     faults: list[Section]
     machines: list[Machine]
-    changes: dict[str, Any]  # of the engine's settings
+    changes: dict[str, Any]  # changes of the engine's settings
     churn: Fit | None
     spoiled: float
 
@@ -161,7 +161,7 @@ class Cluster(FaultySimulator):
         )
 
     def books_of(self, node: str, size: int) -> NodeBooks:
-        """Of a node whose payloads have that size."""
+        """Return books of a node whose payloads have `size` bytes."""
         return NodeBooks(node, self.truth, size)
 
     def play(self) -> None:
@@ -195,7 +195,7 @@ class Cluster(FaultySimulator):
         self.check(decided)
 
     def check(self, decided: bool = True) -> None:
-        """What must hold between two batches; the state is what decisions make of it, and else as it was."""
+        """Check the invariants between two batches: the state equals the fold of the decisions."""
         state, machine = self.controller.state, self.controller
         assert self.events < MOST_EVENTS, "it goes round in circles"
         if not self._busy and decided:
@@ -214,7 +214,7 @@ class Cluster(FaultySimulator):
         self._check_idle(state)
 
     def _check_leases(self) -> None:
-        """Whoever takes part is watched, and nobody is for longer than the longest lease without a word."""
+        """The controller watches each present node, and no node stays silent for longer than the longest lease."""
         leases, present = self.controller.parts[Leases], self.controller.parts[NodeRecords].present
         now = self.now + self.skew
         assert all(record.session.kinds for record in present.values()), "nobody knows what it can do"
@@ -290,7 +290,7 @@ class Cluster(FaultySimulator):
         assert replayed == state or repr(replayed) == repr(state), "the journal replays to another state"
 
     def _check_acknowledged(self) -> None:
-        """What nodes were told that it was accepted is in a version, or known to be of no use."""
+        """Each acknowledged contribution is in a version, or the controller knows that it is of no use."""
         account, acknowledged = self.account, Counter(self.truth.acknowledged)
         assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
         found = account.measured.tasks.keys() | account.anew.tasks.keys()

@@ -1,4 +1,4 @@
-"""What befalls a controller that has a standby: cuts of the network into groups, and the controller's death."""
+"""Faults of a controller that has a standby: cuts of the network into groups, and the controller's death."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ FAILING = "s"
 """How the seed of a case begins that has a standby."""
 
 TOKENS = 2400
-"""Of a run, which is not over before what befalls its controller."""
+"""Tokens of a run that does not end before the faults of its controller."""
 
 KEPT = {"partition", "one_way_loss", "corrupt", "kill", "preempt", "slow_disk", "kill_controller"}
-"""Other faults that come along. What overtakes or comes twice would cross from one connection to the next."""
+"""Other faults that occur beside these.
+
+A message that overtakes or comes twice would cross from one connection to the next.
+"""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """From `at` on, for so many `seconds`, only those of one of the `groups` reach each other."""
+    """From `at` on, for `seconds`, only the members of one of the `groups` reach each other."""
 
     at: float
     seconds: float
@@ -31,8 +34,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Plan:
-    """What befalls a controller with a standby. Acknowledgements `wait` for the copy, which is `lag` seconds behind.
-    `dies` is when the controller is no more, for good."""
+    """Faults of a controller with a standby.
+
+    Acknowledgements `wait` for the copy, which is `lag` seconds behind. `dies` is the time at which the controller
+    dies, without a restart.
+    """
 
     wait: bool
     lag: float
@@ -49,7 +55,7 @@ class Plan:
 
 
 def plan_of(rng: random.Random, nodes: Sequence[str]) -> Plan:
-    """What befalls the controller of these nodes."""
+    """Draw the faults of the controller of these nodes."""
     at = round(rng.uniform(30.0, 70.0), 2)
     half = rng.sample(list(nodes), len(nodes) // 2)
     rest = [name for name in nodes if name not in half]

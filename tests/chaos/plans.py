@@ -18,7 +18,7 @@ READY = 15.0
 
 
 def draw(rng: random.Random, names: Sequence[str], spare: int) -> list[Section]:
-    """Up to ten faults of nodes called `names`, of which `spare` may be gone for good."""
+    """Draw up to ten faults of the nodes `names`; at most `spare` nodes leave permanently."""
     found: list[Section] = []
     joined = 0
     for _ in range(rng.choice([1, 2, 4, 7, 10])):
@@ -77,4 +77,4 @@ DRAW: dict[str, tuple[float, Callable[[random.Random, Sequence[str]], Section]]]
     ),
     "kill_controller": (4, lambda rng, names: {"seconds": rng.choice([0.1, 2.0, 20.0])}),
 }
-"""Of each kind how often, and its operands."""
+"""The weight of each kind of fault, and its operands."""

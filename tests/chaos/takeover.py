@@ -1,9 +1,11 @@
-"""A small cluster with a standby: the network between them is cut and heals, the controller dies, and the standby takes
-over from a copy that lags, while the old controller may go on with those who can still reach it.
+"""A small cluster with a standby, whose network is cut and heals, and whose controller dies.
 
-The standby's copy is the controller's journal, less the newest rows. When it takes over, `standby.succession`
-decides; what is acknowledged when, `shell.durability`. What a simulation has of its controller it has twice then,
-and each event is one of the controller that its node is connected to.
+The standby takes over from a copy that lags, while the old controller may continue with the nodes that can still
+reach it.
+
+The standby's copy is the controller's journal, less the newest rows. `standby.succession` decides when the standby
+takes over, and `shell.durability` when a controller acknowledges. The simulation then has its controller's
+attributes twice, and each event is one of the controller that its node is connected to.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ OF_A_CONTROLLER = (
     *("ledger_hash", "observers", "curve", "_made", "account", "shadow", "_moved", "well_since"),
     *("durability", "held", "measures"),
 )
-"""What a simulation has of its controller."""
+"""The attributes that a simulation has for its controller."""
 
 
 class Told(NamedTuple):
@@ -133,7 +135,7 @@ class Takeover(Cluster):
         self.durability = Durability(plan.wait, 30.0, 0.0)
         self.held: dict[tuple[str, int], tuple[int, Ack]] = {}
         self.measures: list[int] = []  # after how many decisions the controller began to measure a version itself
-        self.rows, self.arriving = 0, list[tuple[float, int]]()  # of the copy, and on their way to it
+        self.rows, self.arriving = 0, list[tuple[float, int]]()  # the copy's rows, and the rows on their way to it
         self.succession, self.answered_at = Succession(LEASE), 0.0
         self.aside: dict[str, ce.Event] = {}
         self.asked: dict[str, float] = {}
@@ -163,7 +165,7 @@ class Takeover(Cluster):
         return self.succession.stage is Stage.CONFIRMED
 
     def enter(self, place: str) -> None:
-        """What follows happens to the controller at `place`."""
+        """Let the following events happen to the controller at `place`."""
         if place not in {self.site, *self._sites}:
             place = CONTROLLER  # the standby is none yet
         if place != self.site:
@@ -191,7 +193,7 @@ class Takeover(Cluster):
         call(self, incarnation, argument)
 
     def arrives(self, node: Node, incarnation: int, call: Call, argument: Any, connection: int) -> None:
-        """What was sent over a connection arrives, unless that is another one now."""
+        """Deliver a message that was sent over a connection, unless the node has another connection now."""
         name, way = node.spec.name, _way(call, argument)
         self.enter(self.place[name])
         if way and (connection != self.connection[name] or not self.reach(name, self.place[name])):
@@ -216,7 +218,7 @@ class Takeover(Cluster):
     def break_connections(self, *names: str) -> None:
         super().break_connections(*(name for name in names if self.place[name] == self.site))
 
-    # Who reaches whom
+    # Reachability
 
     def reach(self, one: str, other: str) -> bool:
         return self.groups[one] == self.groups[other]
@@ -256,7 +258,7 @@ class Takeover(Cluster):
 
     def _stop(self, why: str) -> None:
         if self.confirmed and self.site == CONTROLLER:
-            self.down = True  # whatever it has done is not the run any more
+            self.down = True  # its later decisions are no part of the run
         else:
             super()._stop(why)
 
@@ -438,7 +440,7 @@ class Takeover(Cluster):
         account.scoring.end_here()
         return account
 
-    # What is said
+    # Messages
 
     def _hear(self, event: ce.Event, brought: set[tuple[str, int]]) -> None:
         greeting = event.message if isinstance(event, ce.Received) else None
@@ -457,7 +459,7 @@ class Takeover(Cluster):
         super()._carry_out(told)
 
     def _outgoing(self, action: ca.Action, row: int) -> Iterator[ca.Action]:
-        """What is said of an action that rests on the rows up to `row`."""
+        """Yield the messages of an action that rests on the rows up to `row`."""
         if not isinstance(action, ca.Send):
             yield action
             return
@@ -486,7 +488,7 @@ class Takeover(Cluster):
         durability = self.durability if place == self.site else self._sites[place]["durability"]
         self.told.append(Told(payload, place, self.now, durability.lowered))
 
-    # What is checked
+    # Checks
 
     def _is_struck(self, node: Node) -> bool:
         name = node.spec.name
@@ -494,7 +496,7 @@ class Takeover(Cluster):
         return not here or super()._is_struck(node)
 
     def _watch(self) -> None:
-        """Whoever has greeted the new controller has something to do before long."""
+        """A node that has greeted the new controller gets work before long."""
         progress = self.controller.state.progress
         over = progress.paused or progress.final or progress.flushing is not None or progress.stopping
         for name, node in self.nodes.items():

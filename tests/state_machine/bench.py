@@ -63,7 +63,7 @@ def make_task(number: int, base: int, updates: tuple[Update, ...], shard: int = 
 
 
 def make_evaluation(number: int, base: int, updates: tuple[Update, ...], back: int = 0) -> Evaluate:
-    """Of the version that is `back` before the base."""
+    """Return the measurement of the version that is `back` before the base."""
     rows, undone = RowRange(len(SHARDS) - 1, 0, 40), deltas(base, back)
     return Evaluate(id=number, base=base, news=News(updates), held_out=rows, batch_size=10, tokens=120, back=undone)
 
@@ -74,7 +74,7 @@ def deltas(base: int, back: int) -> tuple[Update, ...]:
 
 
 def make_audit(number: int, base: int, updates: tuple[Update, ...], back: int) -> Audit:
-    """Work from `back` versions before its base, done anew."""
+    """Return an audit that repeats work from `back` versions before its base."""
     anew = make_task(number, max(0, base - back), ())
     return Audit(id=number, base=base, news=News(updates), train=anew, back=deltas(base, back), seed=number)
 
@@ -106,8 +106,8 @@ class Bench:
         self.training: AnyTask | None = None
         self.cut = False
         self.payloads: dict[int, AnyResult] = {}
-        self.uploading: int | None = None  # whose payload is on its way
-        self.done: dict[int, bool] = {}  # what was settled, and how
+        self.uploading: int | None = None  # the assignment that the worker uploads a payload of
+        self.done: dict[int, bool] = {}  # assignment -> whether the controller accepted it
         self.hello: Hello | None = None
         self.asked: RequestTask | None = None
         self.watched: Subscribe | None = None
@@ -261,7 +261,7 @@ class Bench:
     def _quit(self, action: act.Quit) -> None:
         self.quit = action
 
-    # What the controller says
+    # Messages of the controller
 
     def succeed(self, lost: int = 1) -> None:
         """Another controller answers, which lacks the newest `lost` assignments and versions."""
@@ -310,8 +310,11 @@ class Bench:
     def assign(
         self, *, behind: int = 0, whole: bool = False, shard: int = 0, kind: str = "train", older: int = 0
     ) -> None:
-        """Answer the request for work with a task from a version that is `behind` newer than the replica had; or to
-        measure one that is `older` than that, or for work that began so much earlier."""
+        """Answer the request for work with a task.
+
+        The task's version is `behind` newer than the replica had. A measurement is of a version that is `older` than
+        that, and an audit repeats work that began that much earlier.
+        """
         if self.asked is None:
             return
         have, self.asked = max(self.asked.have, self.told), None
@@ -356,7 +359,7 @@ class Bench:
         self.hear(Stop("the run is over"))
         assert self.quit is not None
 
-    # What the shell reports
+    # Reports of the shell
 
     def fetched(self, name: str, *, on_disk: bool = False) -> None:
         blob = self.fetching.pop(name)
@@ -383,7 +386,10 @@ class Bench:
             self.handle(ev.Nearly(self.training.id))
 
     def finish_task(self, steps: int = 4) -> None:
-        """The running task ends; what came of it is kept from here on. Of a measurement a part is nothing."""
+        """End the running task; the shell keeps its result from here on.
+
+        A part of a measurement is no result.
+        """
         task, self.training = self.training, None
         if task is None:
             return
@@ -414,7 +420,7 @@ class Bench:
             self._go_well(answering=answering)
 
     def conclude(self, tasks: int = 4) -> None:
-        """From here on everything goes well: `tasks` more contributions are made, or all is handed in and it leaves."""
+        """From here on nothing fails: the worker makes `tasks` contributions more, or uploads all and leaves."""
         goal = sum(self.done.values()) + tasks
         for _ in range(40 + 10 * tasks):
             if self.quit is not None or sum(self.done.values()) >= goal:
@@ -431,7 +437,7 @@ class Bench:
         self.tick(0.3)
 
     def due(self) -> list[Callable[[], None]]:
-        """What would happen next if all went well."""
+        """Return the steps that would happen next without a fault."""
         steps: list[tuple[Any, Callable[[], None]]] = [
             (not self.worker.contact.greeted, self.welcome),
             (self.fetching, lambda: self.fetched(next(iter(self.fetching)))),

@@ -59,7 +59,7 @@ OWNERS: list[dict[str, str]] = [
     {"a": "x", "b": "x", "c": "x"},
     dict.fromkeys(NODES, "x"),
 ]
-"""Whose nodes are, those that are not by themselves."""
+"""The owners of the nodes that share an owner."""
 
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
 
@@ -186,14 +186,14 @@ class RunChance:
             self.engine.watch(node, max(0, self.engine.state.newest.version - self.rng.choice([0, 0, 0, 1])))
 
     def work(self, node: str) -> None:
-        """What a well-behaved worker does next."""
+        """Do the next step of a well-behaved worker."""
         tasks = self.engine.held.get(node)
         if node not in self.engine.machine.parts[NodeRecords].present:
             self.engine.hello(node)
         elif tasks and self.rng.random() < 0.7:
             task = self.rng.choice(list(tasks.values()))
             steps = self.rng.randrange(task.steps + 1) if self.rng.random() < 0.1 else task.steps
-            another = isinstance(task, Audit) and self.rng.random() < 0.3  # than what was sent, whoever is right
+            another = isinstance(task, Audit) and self.rng.random() < 0.3  # differs from the upload, rightly or not
             changes: dict[str, Any] = {"sketch": OTHER_SKETCH} if another else {}
             self.engine.offer(node, answer_to(task, steps=steps, **changes))  # one that was cut short has done less
         elif tasks and self.rng.random() < 0.5:
@@ -217,13 +217,13 @@ class RunChance:
             self.engine.upload(*self.rng.choice(sorted(self.engine.wanted)), self.rng.choice([0.0, 0.5, 1.0]))
 
     def arrive(self, node: str) -> None:
-        """Bytes of something that nobody asked for."""
+        """Let the bytes of a payload arrive that the controller did not ask for."""
         number = self.rng.randrange(30)
         if (node, number) not in self.engine.wanted:
             self.engine.handle(ev.Arrived(node, number, self.rng.choice([0, 1, 10**6])))
 
     def decline(self, node: str) -> None:
-        """Something of its own, somebody else's or nobody's."""
+        """Decline a task of its own, a task of another node or a task that does not exist."""
         if node in self.engine.state.nodes:
             number = self.rng.choice([*self.engine.held.get(node, {}), self.rng.randrange(30)])
             self.engine.held.get(node, {}).pop(number, None)
@@ -237,7 +237,7 @@ class RunChance:
         self.engine.tick(self.rng.choice([0.01, 0.1, 0.5, 2.0, 3.0, 5.0, 9.0, 31.0]))
 
     def dawdle(self, node: str) -> None:
-        """Whatever is under way takes long, while heartbeats go on."""
+        """Let all open work take long, while heartbeats continue."""
         for _ in range(self.rng.choice([2, 4, 8])):
             for other in list(self.engine.machine.parts[NodeRecords].present):
                 self.engine.heartbeat(other)

@@ -207,7 +207,7 @@ def digest(number: int) -> str:
 
 
 def stored(decision: Decision) -> Decision:
-    """What the ledger gives back for `decision`."""
+    """Return the decision that the ledger gives back for `decision`."""
     if isinstance(decision, VersionMade):
         return decision  # half a row, of plain values
     form = FORMATS[type(decision)]
@@ -226,7 +226,7 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
 
 
 def finding(task: AnyTask, **changes: Any) -> Finding:
-    """What was measured for `task`, with `changes`: the same for the same rows."""
+    """Return the measurement for `task`, with `changes`: the same for the same rows."""
     values: dict[str, Any] = {
         "assignment": task.id,
         "base": task.version if isinstance(task, Evaluate) else task.base,
@@ -242,7 +242,7 @@ SKETCH, OTHER_SKETCH = (array("f", [value] * SKETCH_SIZE).tobytes() for value in
 
 
 def sketched(task: AnyTask, **changes: Any) -> Sketched:
-    """What came of doing `task` anew, with `changes`."""
+    """Return the result of a repetition of `task`, with `changes`."""
     made = Sketched(assignment=task.id, base=task.base, steps=task.steps, loss=1.5, seconds=0.5, sketch=SKETCH)
     return msgspec.structs.replace(made, **changes)
 
@@ -255,7 +255,7 @@ def answer_to(task: AnyTask, **changes: Any) -> AnyResult:
 
 
 class Twins:
-    """Of work that is done twice, as the journal says: who is whose twin, and which of them came second."""
+    """Copies of work according to the journal: the pairs of twins, and the second of each pair."""
 
     def __init__(self) -> None:
         self.other: dict[int, int] = {}
@@ -263,7 +263,7 @@ class Twins:
         self.copied: set[int] = set()
 
     def assigned(self, d: Assigned, original: Assigned) -> None:
-        """A copy of open work: the same, for somebody else, once, and rarely."""
+        """A copy of open work is the same work for another node; it is made once, and rarely."""
         assert original.node != d.node, "a copy of its own work"
         assert d.kind == original.kind != "flush"
         assert (d.rows, d.tokens, d.local_steps) == (original.rows, original.tokens, original.local_steps)
@@ -296,8 +296,10 @@ class Twins:
 
 
 class Measured:
-    """What the journal says of evaluation by workers: pieces of held-out rows, and what came of them. `owner` tells
-    whose a node is."""
+    """Evaluation by workers according to the journal: pieces of held-out rows, and their results.
+
+    `owner` gives the owner of a node.
+    """
 
     def __init__(self, settings: EngineSettings, owner: Callable[[str], str]) -> None:
         self.settings, self.owner = settings, owner
@@ -311,7 +313,7 @@ class Measured:
         self.evaluated = -1  # the newest version that has a loss
         self.begun = 0  # versions since the last loss
         self.disputed = -1  # the newest version about which owners disagreed
-        self.deserted = -1  # the newest version that nobody measured for a while, though it was shared
+        self.deserted = -1  # the newest version that no node measured for a while, though it was shared
         self.here = not settings.evaluations.by_workers  # the controller measures it itself
 
     @property
@@ -402,7 +404,7 @@ class Measured:
         self.open.add(number)
 
     def pieces(self, version: int) -> dict[RowRange, list[Judged]]:
-        """What was found of a version, by rows, from the first row on."""
+        """Return the results for a version, by rows, from the first row on."""
         found = [d for d in self.found.values() if d.claim.base == version]
         rows = sorted({self.tasks[d.assignment].rows[0] for d in found}, key=lambda r: r.start)
         return {each: [d for d in found if self.tasks[d.assignment].rows[0] == each] for each in rows}
@@ -447,7 +449,7 @@ class Measured:
         self.disputed = note.version
 
     def restarted(self) -> None:
-        """What the controller measured itself is forgotten, and how many versions workers began with."""
+        """Forget the controller's own measurements, and the number of versions that workers began with."""
         self.begun = 0
         self.here = not self.settings.evaluations.by_workers
 
@@ -458,7 +460,7 @@ class Measured:
 
 
 class Anew:
-    """What the journal says of work that is done anew, beside the account of all work."""
+    """Repeated work according to the journal, beside the account of all work."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -466,9 +468,9 @@ class Anew:
         self.open: set[int] = set()
         self.verdicts: dict[int, Judged] = {}
         self.compared: dict[int, list[tuple[int, bool | None]]] = {}  # by whom, and whether it is what was sent
-        self.over: set[int] = set()  # of these, that are settled
+        self.over: set[int] = set()  # the settled ones among these
         self.cut_off = 0  # answers whose comparison a copy of the ledger lacks
-        self.guilty: dict[int, tuple[int, ...]] = {}  # whose convictions are due, and what contradicts them
+        self.guilty: dict[int, tuple[int, ...]] = {}  # the convictions that are due, and the contradicting results
 
     def assigned(self, d: Assigned) -> None:
         account = self.account
@@ -481,7 +483,7 @@ class Anew:
         self.open.add(d.assignment)
 
     def _same(self, d: Assigned, task: Assigned) -> bool:
-        """Whether it is what came of `task`, for another node."""
+        """Return whether the result is that of `task`, for another node."""
         verdict = self.account.verdicts.get(task.assignment)
         if verdict is None or verdict.verdict != "accepted" or task.node == d.node:
             return False
@@ -552,12 +554,15 @@ class Anew:
 
 
 class JournaledScores:
-    """What the journal says of scores, beside the account of all work: their suspicion by other means."""
+    """Scores according to the journal, beside the account of all work.
+
+    It computes the suspicion of nodes by other means.
+    """
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.scored: set[int] = set()
-        self.passes: dict[str, list[bool]] = {}  # of each node, since it was found guilty last
+        self.passes: dict[str, list[bool]] = {}  # for each node, since the controller last found it guilty
         self.suspicion: dict[str, float] = {}
         self.guilty: set[str] = set()
 
@@ -613,7 +618,7 @@ class JournaledScores:
 
 
 class Account:
-    """What the journal says, kept by other means than `apply`."""
+    """The account of the run according to the journal, kept by other means than `apply`."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
@@ -625,7 +630,7 @@ class Account:
         self.twins = Twins()
         self.piece: dict[int, int] = {}  # assignment -> the one that first handed out its rows
         self.span: dict[int, tuple[int, int]] = {}  # assignment -> which of its piece's steps
-        self.left: dict[int, tuple[int, int]] = {}  # what was lost of it or left undone, and waits
+        self.left: dict[int, tuple[int, int]] = {}  # the steps that were lost or left undone, and wait
         self.covered: set[tuple[int, int]] = set()  # (piece, step) that an accepted contribution holds
         self.accepted: dict[int, Judged] = {}
         self.verdicts: dict[int, Judged] = {}
@@ -637,7 +642,7 @@ class Account:
         self.convicted: set[str] = set()
         self.left_over: set[int] = set()  # accepted, and in no version as the run ended
         self.live: set[str] = set()
-        self.owners: dict[str, str] = {}  # of all nodes
+        self.owners: dict[str, str] = {}  # node -> owner
         self.lent: set[str] = set()  # nodes that said for how long
         self.closed = self.final = self.flushing = False
         self.cursor = 0
@@ -840,7 +845,7 @@ class Account:
     def _lost(self, assignment: int, steps: int | None = None) -> None:
         """The assignment (or its first steps, beside what was left undone of it) waits to be done again."""
         first, last = self.span[assignment]
-        if self.tasks[assignment].kind == "flush":  # nobody else can do it
+        if self.tasks[assignment].kind == "flush":  # no other node can do it
             self.gone.add(assignment)
         else:
             end = last if steps is None else first + steps
@@ -893,8 +898,11 @@ class Account:
 
 
 class Leases:
-    """When nodes were heard, who rests, and what follows: nobody is gone before the lease, nor there after the longest,
-    and nobody gets a task who rests while the others can do without it."""
+    """The times at which nodes were heard, the nodes that rest, and the rules for both.
+
+    No node is gone before the lease ends, and no silent node stays beyond the longest lease. No resting node gets a
+    task while the other nodes can do without it.
+    """
 
     def __init__(self, settings: EngineSettings) -> None:
         self.leases, self.least = settings.leases, max(1, settings.versions.minimum_nodes)
@@ -933,18 +941,18 @@ class Engine:
 
     def __init__(self, settings: EngineSettings, owners: Mapping[str, str] | None = None) -> None:
         self.settings, self.now, self.epoch = settings, 0.0, 1
-        self.owners = owners or {}  # of those that are not by themselves
+        self.owners = owners or {}  # the owners of nodes that share an owner
         self.num_events = 0
         self.journal: list[Decision] = []
         self.account, self.shadow = Account(settings), State()
         self.leases = Leases(settings)
-        self.held: dict[str, dict[int, AnyTask]] = {}  # what each node was given and has no answer for
+        self.held: dict[str, dict[int, AnyTask]] = {}  # the open tasks of each node
         self.sessions: dict[str, int] = {}
-        self.pretended = False  # rates that nobody was seen to have
+        self.pretended = False  # rates that the engine did not see of any node
         self.welcomes: dict[str, Welcome] = {}
         self.jobs: list[act.Action] = []
         self.late: list[ev.Event] = []
-        self.wanted: dict[tuple[str, int], Contribution] = {}  # whose payloads may come
+        self.wanted: dict[tuple[str, int], Contribution] = {}  # the payloads that may come
         self.payloads: set[tuple[str, int]] = set()  # that have come
         self.spoiled: set[int] = set()
         self.asked: set[str] = set()  # nodes that wait for an answer to Next
@@ -971,7 +979,7 @@ class Engine:
         return actions
 
     def _observe(self, event: ev.Event) -> None:
-        """What later checks need to know of what is said."""
+        """Record the facts that later checks need about an event."""
         self.leases.observe(event, self.now)
         if isinstance(event, effects.Evaluated) and event.epoch == self.epoch:
             self.account.last_loss = event.loss
@@ -1121,7 +1129,7 @@ class Engine:
         assert len(updates) <= 1 or num_bytes <= machine.parts[Publishing].most_bytes
 
     def _check_uploads(self, uploads: Uploads) -> None:
-        """What the machine waits for is what was asked for, of works that are open, one a node, within its memory."""
+        """The machine waits for the payloads that it asked for, of open work, one a node, within its memory."""
         state = self.state
         sending = {(upload.node, number) for number, upload in uploads.uploads.items()}
         offered = {(node, number) for node, offers in uploads.offered.items() for number in offers}
@@ -1137,7 +1145,7 @@ class Engine:
         assert uploads.num_bytes == sum(offer.payload.num_bytes for offer in held)
 
     def observed(self, **rates: float) -> None:
-        """As if the nodes had been seen to train on so many tokens a second, a task's at a time."""
+        """Pretend that the nodes were seen to train on `rates` tokens a second, for one task each."""
         tokens, self.pretended = self.settings.tasks.tokens, True
         for state in (self.state, self.shadow):
             for name, rate in rates.items():
@@ -1146,7 +1154,7 @@ class Engine:
                 node.speed.turnaround, node.speed.spread, node.tally.accepted = tokens / rate, 0.0, FEW
         self.machine.parts[Speeds].at = -1
 
-    # What may happen
+    # Possible events
 
     def hello(self, node: str, *, restart: bool = False, **changes: Any) -> None:
         """The node (re)connects with what it holds; after a restart, or at first, that is nothing."""
@@ -1202,7 +1210,7 @@ class Engine:
         self.handle(ev.Arrived(node, number, int(share * wanted.payload.num_bytes)))
 
     def answer(self, job: act.Action, *, good: bool = True) -> None:
-        """What the machine asked for is done, or went wrong."""
+        """A job that the machine asked for is done, or failed."""
         self.jobs.remove(job)
         if isinstance(job, effects.Inspect) and not good:
             self.spoiled.add(job.result.assignment)
@@ -1249,7 +1257,10 @@ class Engine:
         self.leases.ticked(self.now, self.machine.parts[NodeRecords].present)
 
     def crash(self) -> None:
-        """The process dies and another folds the journal. Results of its work may still come, but count no more."""
+        """The process dies and another process folds the journal.
+
+        Results of its jobs may still come, but the new process ignores them.
+        """
         self.late = [self.result(job) for job in self.jobs]
         self.jobs, self.payloads, self.deltas, self.finished = [], set(), set(), None
         self.wanted = {}

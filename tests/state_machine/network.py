@@ -54,7 +54,7 @@ class Clock:
 
 
 class Disk:
-    """What survives a controller: the journal and the payloads of accepted contributions."""
+    """The storage that survives a controller: the journal and the payloads of accepted contributions."""
 
     def __init__(self, settings: EngineSettings) -> None:
         self.journal: list[Decision] = []
@@ -113,7 +113,7 @@ class Host:
         self.post(ce.Received(name, message))
 
     def hears_payload(self, node: Process, connection: int, contribution: Contribution) -> None:
-        """A payload is complete; one that nobody waits for is not kept."""
+        """A payload is complete; the controller drops a payload that it does not wait for."""
         key = node.name, contribution.assignment
         if self.peers.get(node.name) == connection and self.uploads.pop(key, None):
             self.payloads[key] = contribution.payload.digest
@@ -172,7 +172,7 @@ class Host:
             self._wake()
 
     def crash(self) -> None:
-        """The batch in flight may have reached the disk, but nobody will hear of it."""
+        """The batch in flight may have reached the disk, but no node gets an answer about it."""
         self.alive = False
         if self.committing and self.network.rng.random() < 0.5:
             self.disk.commit(*self.batch)

@@ -1,4 +1,4 @@
-"""What a market must be at rest, told by the definitions alone."""
+"""The rules that a market obeys at rest, computed from the definitions alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnraise.matching.preferences import class_size, size_class
 
 @dataclasses.dataclass
 class Rest:
-    """A market between two events, as anybody can see it from outside."""
+    """A market between two events, as a caller can see it from outside."""
 
     market: Market
     tasks: dict[int, TaskView]
@@ -24,7 +24,7 @@ class Rest:
         self.at, self.prices = self.market.assignment, self.market.prices
 
     def cost(self, task: TaskView, node: NodeView) -> float:
-        """What the task weighs: time, price, and what a move would cost."""
+        """Return the cost that the task weighs: time, price and the cost of a move."""
         price = self.prices[node.id] * (task.work if self.market.sized else 1)
         moves = 0 if self.at.get(task.id) == node.id else self.preferences.switching_cost
         return self.preferences.cost(task, node) + price + moves

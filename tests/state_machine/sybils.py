@@ -1,4 +1,4 @@
-"""What three of ten nodes can move for the other seven, in the pure controller and in virtual time.
+"""Measure what three of ten nodes can move for the other seven, in the pure controller and in virtual time.
 
     python -m tests.state_machine.sybils
 
@@ -29,7 +29,7 @@ from .engine import contribution, digest, engine_settings
 SYBILS, HONEST = 3, 7
 SECONDS, HEAD_START = 300.0, 10.0
 TOKENS = 12
-"""Of a task of two steps; a longer one has more."""
+"""Tokens of a task of two steps; a longer task has more."""
 
 
 class Way(NamedTuple):
@@ -40,7 +40,7 @@ class Way(NamedTuple):
     claim: float
     link: LinkReport = LinkReport()
     norm: float = 0.5
-    silent: bool = False  # takes a task, and hands in nothing
+    silent: bool = False  # takes a task, and submits nothing
     works: bool = True
 
 
@@ -61,21 +61,23 @@ WAYS = {
     "claims a slow machine": Way(lambda _: 5.0, 1e-3),
     "claims a slow line": Way(lambda _: 5.0, 2.4, LinkReport(1e12, 1e-3, 1e-3)),
 }
-"""What the three do."""
+"""The behaviours of the three sybils."""
 
 
 class Outcome(NamedTuple):
-    """What the honest nodes had of it: tokens in contributions that were accepted, contributions refused, nodes
-    dismissed, and what their tasks and the versions were like in the second half."""
+    """The effects on the honest nodes: tokens in accepted contributions, refused contributions and dismissed nodes.
+
+    The other fields describe their tasks and the versions in the second half.
+    """
 
     tokens: int  # in those that were accepted
     refused: int
     dismissed: int
-    share: float  # of all tokens that were accepted, the three's
+    share: float  # the three sybils' share of all accepted tokens
     size: int  # K
     versions: int
     moved: float  # how far versions of honest nodes alone moved, in the mean, as a share of their aggregate
-    steps: float  # of an honest task, and its learning rate as a share of the run's
+    steps: float  # steps of an honest task, and its learning rate as a share of the run's
     rate: float
     staleness: int  # the least bound of an honest task
 
@@ -181,7 +183,7 @@ class Fleet:
 
 
 def outcome(way: str, owners: int = 1, pace: str = "fixed") -> Outcome:
-    """What three nodes that behave in that way, of so many owners, do to seven honest ones."""
+    """Return the effect of three nodes that behave in `way`, with `owners` owners, on seven honest nodes."""
     return Fleet(WAYS[way], owners, pace).play()
 
 

@@ -81,7 +81,7 @@ class MarketMachine(RuleBasedStateMachine):
         self.last = self.market.assignment
 
     def follow(self, moved: dict[int, str | None]) -> None:
-        """What an event says has moved is exactly what has."""
+        """The tasks that an event reports as moved are exactly the tasks that moved."""
         now = self.market.assignment
         stayed = self.last.keys() | now.keys()
         changed = {task: now.get(task) for task in stayed & self.tasks.keys() if now.get(task) != self.last.get(task)}
@@ -259,7 +259,7 @@ TestLevel.settings = settings(max_examples=80, stateful_step_count=25, deadline=
 def test_tasks_that_come_one_by_one_end_where_deferred_acceptance_does(
     seed: int, slots: list[int], num_tasks: int
 ) -> None:
-    """With strict ranks, and nobody who goes, that is the stable matching which is best for every task."""
+    """With strict ranks, and no departures, that is the stable matching which is best for every task."""
     table = Table(seed, strict=True)
     level = Level(table)
     level.restart(slots)
@@ -308,7 +308,7 @@ def test_a_departure_sends_tasks_on_and_an_arrival_starts_a_vacancy_chain() -> N
     assert market.join(fast) == {1: "fast", 2: "middle", 3: "slow"}
     assert market.remove(1) == {2: "fast", 3: "middle"}
     assert market.add(TaskView(4, 290)) == {4: "fast", 2: "middle", 3: "slow"}
-    assert market.rematches == 8  # of 11 moves, but for the one task that lost its place and for two that had none
+    assert market.rematches == 8  # 11 moves, less the one task that lost its place and the two that had none
     assert market.blocking_pairs() == []
 
 
@@ -386,7 +386,7 @@ def test_prices_hold_until_they_are_renewed() -> None:
     assert market.assignment == {1: "fast", 2: "slow"}
     assert market.prices["fast"] > 50  # else task 2 would rather be there, too
     assert market.remove(1) == {}
-    assert market.add(TaskView(3, 1)) == {3: "fast"}  # dear or not: whoever has no place takes what there is
+    assert market.add(TaskView(3, 1)) == {3: "fast"}  # dear or not: a task without a place takes the free node
     market.remove(3)
     assert market.drift == 1 / 3  # the task that is missing; the one that came has gone
     assert market.renew() == {2: "fast"}

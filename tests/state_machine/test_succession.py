@@ -178,8 +178,8 @@ class TestDurability:
 class World:
     """A controller, its standby and four workers in two halves, with what each knows. Time goes in ticks.
 
-    A worker stays with whom it can reach that answers, and goes to the other one when it has heard nobody for a while,
-    as `transport.roaming` does.
+    A worker stays with a controller that it can reach and that answers. It goes to the other one when it has heard
+    no controller for a while, as `transport.roaming` does.
     """
 
     def __init__(self, seed: int, *, wait: bool) -> None:
@@ -285,7 +285,7 @@ class World:
 
     @property
     def lost(self) -> list[int]:
-        """What was acknowledged, and is not known to the controller that counts."""
+        """Return the rows that were acknowledged, but that the controller that counts does not know."""
         final = self.rows[STANDBY if self.confirmed else CONTROLLER]
         return sorted(set(self.acknowledged) - set(final))
 
