@@ -22,7 +22,7 @@ PIECE = 100_000
 """Events that one process drives at a time."""
 PROCESSES = 2
 PATIENCE = 60.0
-"""Seconds that those who drip hold on: longer than anybody may."""
+"""Seconds for which slow senders hold on: longer than any client may."""
 
 
 def say(text: str) -> None:

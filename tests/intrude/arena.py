@@ -35,11 +35,15 @@ from ..e2e.conftest import Process
 HONEST = "honest"
 HOSTED = str(Path(__file__).with_name("hosted.py"))
 SLOWDOWN = 19.0
-"""The honest worker idles for so many seconds after each second of processor time: it leaves the machine to others, so
-that what it loses is what the controller makes it wait, and not what the attacker's own work takes from it."""
+"""Seconds that the honest worker idles after each second of processor time.
+
+The worker leaves the machine to others. So it loses only the time that the controller makes it wait, and not the
+time that the attacker's own work takes from it.
+"""
 
 TROUBLE = re.compile(r"Traceback|was passed over|never retrieved|never awaited|was destroyed|^Exception|\x1b")
-"""What the output of a controller that foresaw everything does not hold: errors nobody caught, and others' escapes."""
+"""Output that a controller without unforeseen errors never writes: uncaught errors, and escape sequences of other
+nodes."""
 
 RUN: dict[str, Any] = {
     "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
@@ -52,7 +56,7 @@ RUN: dict[str, Any] = {
 
 
 class Arena:
-    """One run in `folder`. What goes wrong is put in `problems`."""
+    """One run in `folder`; it puts each failure in `problems`."""
 
     def __init__(self, folder: Path, rng: random.Random, run: Mapping[str, Any] = RUN) -> None:
         self.folder, self.rng, self.settings = folder, rng, run
@@ -66,7 +70,7 @@ class Arena:
         self.employ(way)
 
     def begin(self) -> None:
-        """Serve, with nobody there yet."""
+        """Serve, with no node there yet."""
         lines = [f"{a} plus {b} is {a + b}, and {b} times {a} is {a * b}.\n" for a in range(60) for b in range(60)]
         text, run_file = self.folder / "text.txt", self.folder / "run.yaml"
         text.write_text("".join(lines))
@@ -98,10 +102,10 @@ class Arena:
         self.processes.append(Process(list(arguments), self.folder, prefix))
         return self.processes[-1]
 
-    # What is seen
+    # Observations
 
     def tokens(self) -> int:
-        """Of the honest worker, in contributions that were accepted."""
+        """Return the honest worker's tokens, in contributions that were accepted."""
         with LedgerView(self.run / "ledger.sqlite") as view:
             return sum(node.tokens for node in view.nodes() if node.node == HONEST)
 
@@ -124,7 +128,7 @@ class Arena:
         return psutil.Process(self.serve.popen.pid).num_fds()
 
     async def attack(self, attack: Awaitable[Any]) -> None:
-        """Let an attack go on until it is over, or nobody is left to be attacked."""
+        """Let an attack continue until it is over, or the controller has ended."""
         task = asyncio.ensure_future(attack)
         while self.alive and not task.done():
             await asyncio.wait([task], timeout=1.0)
@@ -146,14 +150,14 @@ class Arena:
         return self.serve.popen.poll() is None and self.worker.popen.poll() is None
 
     def account(self) -> dict[str, int]:
-        """What the controller made of all that did not come from the honest worker."""
+        """Return the controller's record of all nodes but the honest worker."""
         with LedgerView(self.run / "ledger.sqlite") as view:
             others = [node for node in view.nodes() if node.node != HONEST]
             dropped = sum(note.count for _, note in view.events(notes.FrameDropped))
         kinds = ("assigned", "accepted", "refused", "lost")
         return {"malformed": dropped} | {kind: sum(getattr(node.outcomes, kind) for node in others) for kind in kinds}
 
-    # What its host does
+    # Actions of the host
 
     def invites(self) -> Invites:
         """One that is good, and one of each that is not: expired, used up, taken back."""
@@ -170,7 +174,7 @@ class Arena:
         revoke_node(RunDirectory(self.run), node, "a trial")
 
     async def seen(self) -> Seen:
-        """The controller's side, once nobody but the honest worker is let in any more."""
+        """Return the controller's side, once the controller admits no client but the honest worker."""
         with LedgerView(self.run / "ledger.sqlite") as view:
             honest = {row.key for _, row in view.find(NodeChanged, "node = ?", HONEST)}
         before, counts = None, None

@@ -1,6 +1,6 @@
 """Runs a Python command whose controller has a witness at its doors: `hosted.py FOLDER python -m barnraise.cli.main`.
 
-What was let in is written to FOLDER/let-in.json whenever somebody leaves a file FOLDER/ask.
+It writes the number of admitted messages by key to FOLDER/let-in.json each time that a file FOLDER/ask appears.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def witnessed(uri: str) -> Listener:
 
 
 def tell(witness: Witness) -> None:
-    """Look whether somebody asks, now and from now on."""
+    """Look for the file `ask`, now and from now on."""
     if (FOLDER / "ask").exists():
         (FOLDER / "let-in.json").write_text(json.dumps(witness.let_in))
         (FOLDER / "ask").unlink()

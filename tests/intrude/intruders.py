@@ -19,7 +19,7 @@ WARM_UP_ATTEMPTS = 300
 
 
 class Intruded(NamedTuple):
-    """What came of it."""
+    """The result of the intrusion."""
 
     verdict: Verdict
     turns: list[Turn]
@@ -32,7 +32,7 @@ class Intruded(NamedTuple):
         return sum(self.verdict.made.values())
 
     def lines(self) -> list[str]:
-        """What was measured, beside what it may be."""
+        """Return the measurements, each beside its limit."""
         unmade, succeeded = self.verdict.unmade, len(self.verdict.succeeded)
         return [
             f"intruders: {self.num_made} attempts, {succeeded} succeeded; {sum(unmade.values())} more were not made",
@@ -45,7 +45,7 @@ class Intruded(NamedTuple):
         ]
 
     def misses(self) -> list[str]:
-        """What is not as it has to be."""
+        """Return the failures of this run."""
         found = [*self.problems, *self.verdict.succeeded]
         if self.turns and (loss := median_loss(self.turns)) > LARGEST_LOSS:
             found.append(f"intruders: {loss:.1%} of the honest tokens/s are lost")

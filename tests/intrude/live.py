@@ -38,7 +38,7 @@ class Turn(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What an attack over one transport has done."""
+    """The result of an attack over one transport."""
 
     way: str
     frames: int
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
     problems: list[str]
 
     def lines(self) -> list[str]:
-        """What was measured, beside what it may be."""
+        """Return the measurements, each beside its limit."""
         return [
             f"{self.way}: {self.frames} fuzzed frames, {self.knocks} strangers, {self.lies} lies",
             *(f"  {name}: {speed(turns)}" for name, turns in self.turns.items()),
@@ -62,7 +62,7 @@ class Verdict(NamedTuple):
         ]
 
     def misses(self) -> list[str]:
-        """What is not as it has to be."""
+        """Return the failures of this attack."""
         found = list(self.problems)
         for name, turns in self.turns.items():
             if (loss := median_loss(turns)) > LARGEST_LOSS:
@@ -77,7 +77,7 @@ def median_loss(turns: list[Turn]) -> float:
 
 
 def speed(turns: list[Turn]) -> str:
-    """What these turns say of the honest worker's speed."""
+    """Return a line about the honest worker's speed in these turns."""
     before, after = (median(values) for values in zip(*turns, strict=True))
     loss = median_loss(turns)
     each = " ".join(f"{turn.loss:.0%}" for turn in turns)
@@ -104,7 +104,7 @@ async def measure(
         strangers = Strangers(there.ports, rng)
         async with (
             Villain("villain", there.invite(way), rng) as villain,
-            Villain("liar", there.invite(way), rng) as liar,  # whom nobody mistrusts yet
+            Villain("liar", there.invite(way), rng) as liar,  # the controller does not mistrust it yet
         ):
             await there.attack(villain.join())
             await there.attack(villain.fuzz(WARM_UP_SECONDS, pace, strangers.knock, dry=True))
@@ -150,14 +150,14 @@ async def strike(folder: Path, *, frames: int, lies: int, seed: str) -> Struck:
     with arena(folder, rng, WAYS[0]) as there:
         strangers = Strangers(there.ports, rng)
         there.mark_memory()
-        with contextlib.suppress(AddressError):  # nobody answers any more: that is found in the end
+        with contextlib.suppress(AddressError):  # no answer from the controller: the end of the run finds that
             for way in WAYS:
                 async with Villain(f"villain-{way}", there.invite(way), rng) as villain:
                     await there.attack(villain.join())
                     while villain.num_fuzzed < frames and there.alive:
                         await there.attack(villain.fuzz(0.2, 1e9, strangers.knock, dry=False))
                     sent += villain.num_fuzzed
-                async with Villain(f"liar-{way}", there.invite(way), rng) as liar:  # whom nobody mistrusts yet
+                async with Villain(f"liar-{way}", there.invite(way), rng) as liar:  # not mistrusted yet
                     await there.attack(liar.join())
                     while liar.num_lies < lies and there.alive:
                         await there.attack(liar.lie(0.2, dry=False))

@@ -1,7 +1,7 @@
 """Random events with hostile values for both machines: the controller among nodes that lie, the worker under a
 controller that does. The harness of `tests/state_machine` checks each action, and what must hold after each event.
 
-What a message may hold here is what a decoder lets through; what shells report may be as odd as it gets.
+Messages hold any value here that a decoder lets through; reports of shells may hold any value at all.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class HostileRun(RunChance):
             engine.answer(job, good=rng.random() < 0.9)
 
     def shell(self, node: str) -> None:
-        """What the shell may report at any time."""
+        """Let the shell send a report that it may send at any time."""
         rng, number = self.rng, self.rng.choice(COUNTS)
         event = rng.choice(
             [
@@ -209,7 +209,7 @@ class HostileController(WorkerChance):
             self.task_done()
 
     def conclude(self) -> None:
-        """The worker is asked to leave, and nobody answers any more."""
+        """The worker is asked to leave, and the controller no longer answers."""
         bench = self.bench
         if bench.quit is None:
             bench.leave()
@@ -226,7 +226,7 @@ class HostileController(WorkerChance):
 
 
 def passed_on(message: Message) -> Message | None:
-    """What the worker's shell makes of a message before its machine sees it: None for one that it does not pass on."""
+    """Return the message that the worker's shell passes to its machine, or None where it passes none."""
     try:
         message, _ = decode_from_controller(encode(message))
         if isinstance(message, Welcome | Pulse):
@@ -237,11 +237,11 @@ def passed_on(message: Message) -> Message | None:
 
 
 class Failed(Exception):
-    """What was found, and how it is had again."""
+    """A failure: the finding, and the way to reproduce it."""
 
 
 class Done(NamedTuple):
-    """What a campaign was made of."""
+    """The counts of a campaign."""
 
     events: int
     histories: int

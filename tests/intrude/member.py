@@ -40,11 +40,11 @@ from .values import Hostile, plain
 TURN = 0.01
 """Seconds between two handfuls of frames."""
 GREET_EVERY = 250
-"""Frames after which it greets anew: most of what is heard from nobody is not looked at."""
+"""Frames after which it greets again: the controller ignores most messages of unknown senders."""
 LIES_A_SECOND = 20.0
 """At most: a liar waits for the answers that its next lie is about."""
 LIAR_SECONDS = 0.2
-"""How long a liar waits for an answer before it goes on to its next lie."""
+"""Seconds that a liar waits for an answer before it sends its next lie."""
 
 
 class Villain(Member):
@@ -55,7 +55,7 @@ class Villain(Member):
         self.hostile = Hostile(rng)
         self.fuzzer = Fuzzer(self.hostile)
         self.num_fuzzed = self.num_lies = 0
-        self.old: list[Contribution] = []  # what it has offered before
+        self.old: list[Contribution] = []  # its earlier offers
 
     def learn(self, message: Message) -> None:
         """Values that look right in what it will say."""
@@ -89,7 +89,7 @@ class Villain(Member):
     # Garbage
 
     async def fuzz(self, seconds: float, pace: float, stranger: Callable[[], Awaitable[None]], *, dry: bool) -> int:
-        """Hostile frames, `pace` a second, for so many seconds, and a stranger with each hundredth; how many were sent.
+        """Send hostile frames, `pace` a second, for `seconds`, and a stranger with each hundredth; return their number.
 
         `dry`: they are made and thrown away, which is what the attack costs its own machine.
         """
@@ -169,7 +169,7 @@ class Villain(Member):
                 await self.send(Offer(offer), data)
 
     async def _repeat(self) -> None:
-        """What was judged long ago, once more."""
+        """Offer again some contributions that the controller judged long ago."""
         for offer in self.rng.sample(self.old, min(3, len(self.old))):
             await self.send(Offer(offer))
             await self.send(PayloadChunk(offer.assignment, self.rng.choice((0, 2**44))), b"\x00" * 64)

@@ -1,4 +1,4 @@
-"""Who has no invite: bytes that no client of ours would send, at both doors of a controller."""
+"""Strangers without an invite send bytes that no client of ours would send, at both doors of a controller."""
 
 from __future__ import annotations
 

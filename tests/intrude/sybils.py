@@ -1,7 +1,7 @@
-"""Three identities of one invite that are there first and hand in tiny updates: what they do to seven honest ones.
+"""Effects of three sybils of one invite, which join first and submit tiny updates, on seven honest nodes.
 
 The controller is a real one with the defaults of `serve`. One of the honest nodes may be a real worker. The other
-members speak the protocol, and hand in updates that are as long as a worker's.
+members speak the protocol, and submit updates that are as long as a worker's.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SYBILS, MEMBERS = 3, 7
 LARGEST_SHARE_LOST = 0.05
 """Share of the honest nodes' contributions that may be refused."""
 TINY = 1e-12
-"""What each element of a sybil's update is."""
+"""The value of each element of a sybil's update."""
 LIKELY = 0.3
 """Root mean square of an honest update's elements, in learning rates times steps."""
 
 
 class Besieged(NamedTuple):
-    """What came of it."""
+    """The result of the siege."""
 
     way: str
-    accepted: int  # of the honest nodes' contributions
+    accepted: int  # accepted contributions of the honest nodes
     refused: int
     sybils_accepted: int
     dismissed: list[str]
@@ -51,7 +51,7 @@ class Besieged(NamedTuple):
         return self.refused / max(1, self.accepted + self.refused)
 
     def lines(self) -> list[str]:
-        """What was measured, beside what it may be."""
+        """Return the measurements, each beside its limit."""
         return [
             f"{self.way}: {SYBILS} sybils with tiny updates, of which {self.sybils_accepted} were accepted",
             f"  of {MEMBERS} honest nodes' contributions {self.accepted} were accepted, {self.refused} refused "
@@ -61,7 +61,7 @@ class Besieged(NamedTuple):
         ]
 
     def misses(self) -> list[str]:
-        """What is not as it has to be."""
+        """Return the failures of this siege."""
         found = list(self.problems)
         if self.share_lost > LARGEST_SHARE_LOST:
             found.append(f"{self.way}: {self.share_lost:.1%} of the honest contributions are refused beside sybils")
@@ -71,8 +71,10 @@ class Besieged(NamedTuple):
 
 
 async def besiege(folder: Path, way: str, *, rounds: int, seed: str, worker: bool) -> Besieged:
-    """Let sybils in by one door, then the honest nodes, a real `worker` among them or not, and have each hand in
-    `rounds` contributions."""
+    """Let sybils in by one door, then the honest nodes, and have each node submit `rounds` contributions.
+
+    A real `worker` is among the honest nodes or not.
+    """
     rng = random.Random(seed)
     controller = {name: value for name, value in RUN["controller"].items() if name != "max_update_norm"}
     there = Arena(folder, rng, {**RUN, "controller": controller})
@@ -101,7 +103,7 @@ async def besiege(folder: Path, way: str, *, rounds: int, seed: str, worker: boo
 
 
 async def hand_in(member: Member, value: float | None = None) -> None:
-    """Take a task and hand in an update, of which every element is `value`, or which is as long as a worker's."""
+    """Take a task and submit an update, of which each element is `value`, or which is as long as a worker's."""
     task = await member.task()
     if task is None and await member.greet() is not None:  # it was silent for too long
         task = await member.task()

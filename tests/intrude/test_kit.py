@@ -31,7 +31,7 @@ URI = "zmq://127.0.0.1:0 xmlrpc://127.0.0.1:0"
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[Witness, Scene]]:
-    """Both doors, behind which nobody answers."""
+    """Yield a witness and a scene with both doors; no controller answers behind them."""
     witness = Witness([listener_for(one) for one in URI.split()])
     first, second = (int(uri.rpartition(":")[2]) for uri in (await witness.bind(URI, SERVER)).split())
 

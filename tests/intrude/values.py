@@ -30,7 +30,7 @@ INTEGERS = (
     0, 1, 2, 3, 63, 64, 65, 255, 256, 2**14, 2**16, 2**18, 2**20, 2**31 - 1, 2**32, 2**44, 2**53 - 1, 2**53, 2**53 + 1,
     2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**31), -(2**53), -(2**63),
 )  # fmt: skip
-FILLS = (b"\x00", b"\x01", b"\x80", b"\xff")  # numbers of float32: zero, tiny, -0 and the like, not one
+FILLS = (b"\x00", b"\x01", b"\x80", b"\xff")  # float32 numbers: zero, tiny, -0 and similar, not one
 TEXTS = (
     "", "a", "-rf", "..", "../../etc/passwd", "\x00", "\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "\u202eevil",
     "[red]x[/red]", "%s%n{0}", "'; DROP TABLE nodes;--", "😀" * 30, "a" * 64, "a" * 65, "a" * 120, "a" * 2000,
@@ -45,7 +45,7 @@ Drawer = Callable[["Hostile", float, bool], Any]
 
 @cache
 def drawer(kind: type[Message]) -> Drawer:
-    """What draws messages of this kind."""
+    """Return the drawer of messages of this kind."""
     return _drawer(inspect.type_info(kind), "")
 
 
@@ -66,7 +66,7 @@ def _drawer(kind: inspect.Type, name: str) -> Drawer:
 
 
 def _or_known(name: str, draw: Drawer) -> Drawer:
-    """What is strange, or else what is known under this name, if anything is."""
+    """Return a drawer of strange values, or else of the values that are known under this name, if any."""
 
     def either(hostile: Hostile, strangeness: float, allowed: bool) -> Any:
         if hostile.rng.random() < strangeness:
@@ -113,7 +113,10 @@ def _pairs(key: Drawer, value: Drawer) -> Drawer:
 
 
 def _choice(within: Sequence[Any], beyond: Sequence[Any]) -> Drawer:
-    """A number, text or the like: an edge of what is allowed, or beyond it; what is ordinary when it is not strange."""
+    """Return a drawer of numbers, texts or similar values: an edge of the allowed values, or a value beyond it.
+
+    It draws an ordinary value when it is not strange.
+    """
     ordinary = within[min(1, len(within) - 1)]
 
     def choice(hostile: Hostile, strangeness: float, allowed: bool) -> Any:

@@ -1,5 +1,6 @@
-"""The intrusion kit: attempts to get into a run that does not want one, or to be somebody else in it.
+"""The intrusion kit: attempts to get into a run without permission, or to act as another member in it.
 
-For trials against a controller of one's own: `catalog` names the kinds of attempts, `campaign` makes thousands of them,
-and whether one succeeded is judged by what its controller let in and put on its ledger (`evidence`).
+The kit is for trials against a controller of one's own. `catalog` names the kinds of attempts, and `campaign` makes
+thousands of them. `evidence` judges whether an attempt succeeded, by the messages that the controller accepted and by
+its ledger.
 """

@@ -1,4 +1,4 @@
-"""What an attempt is, and what came of it."""
+"""The interface of an attempt, and the trace that it leaves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from .ways import WAYS
 
 
 class Trace(NamedTuple):
-    """What an attempt left: what its maker `heard` that nobody should have told it ("": nothing), and what must not be
-    seen on the controller's side."""
+    """The trace of an attempt.
+
+    `heard` is the answer that the controller should not have given to its maker ("": nothing). The marks must not be
+    seen on the controller's side.
+    """
 
     heard: str = ""
     marks: tuple[Mark, ...] = ()
@@ -25,7 +28,7 @@ class Attempt(ABC):
 
     ways: ClassVar[tuple[str, ...]] = WAYS
     lasting: ClassVar[bool] = False
-    """Whether it takes long and does little, so that many go on at a time."""
+    """Whether it takes long and does little, so that many such attempts run at a time."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng

@@ -28,12 +28,12 @@ LENGTHS_THAT_LIE = (
 
 
 def deep(levels: int, *, lists: bool) -> bytes:
-    """MessagePack of so many lists or maps, one in the other."""
+    """Return MessagePack of `levels` lists or maps, one in the other."""
     return (b"\x91" if lists else b"\x81\xa1a") * levels + b"\xc0"
 
 
 def wide(size: int) -> bytes:
-    """MessagePack of a list of so many empty maps: a byte each here, and tens of them once they are objects."""
+    """Return MessagePack of a list of `size` empty maps: a byte each here, and tens of bytes once they are objects."""
     return b"\xdd" + size.to_bytes(4, "big") + b"\x80" * size
 
 

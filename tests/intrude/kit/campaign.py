@@ -1,4 +1,4 @@
-"""Thousands of attempts at a controller, spread over kinds and doors, and what came of them.
+"""Thousands of attempts at a controller, spread over kinds and doors, and their results.
 
 async with Scene(invites, revoke, rng, patience=60.0).prepared() as scene:
     campaign = Campaign(scene, "seed")
@@ -36,12 +36,12 @@ class Place(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came of a campaign."""
+    """The result of a campaign."""
 
     made: Counter[Place]
-    unmade: Counter[str]  # attempts that came to nothing by themselves, by place and reason
+    unmade: Counter[str]  # attempts that failed before they began, by place and reason
     succeeded: list[str]
-    problems: list[str]  # of the kit
+    problems: list[str]  # problems of the kit
 
     def lines(self) -> list[str]:
         """The kinds, and how many attempts there were at each door."""
@@ -64,7 +64,7 @@ class Campaign:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def go(self, most: int, *, pace: float, seconds: float = float("inf")) -> None:
-        """Begin so many more attempts, `pace` a second, for so long at the most."""
+        """Begin `most` more attempts, `pace` a second, for `seconds` at the most."""
         loop = asyncio.get_running_loop()
         began, count = loop.time(), 0
         while count < most and (passed := loop.time() - began) < seconds:
@@ -100,7 +100,8 @@ class Campaign:
             await asyncio.wait(self._under_way)
 
     def judge(self, seen: Seen) -> Verdict:
-        """What of all this succeeded, by what its makers heard and what the controller has let in and decided."""
+        """Judge which attempts succeeded, by the answers to their makers and by the messages and decisions of the
+        controller."""
         found = []
         for number, place, trace in self.traces:
             shown = [text for mark in trace.marks if (text := mark(seen))]

@@ -1,4 +1,6 @@
-"""The controller's side of an attempt: what it let in, and what is on its ledger. The attacker's word counts for less.
+"""The controller's side of an attempt: the messages that it accepted, and its ledger.
+
+The attacker's word counts for less.
 
 A mark is what one attempt must not have left there: given what was seen, it says what is wrong ("": nothing).
 """
@@ -16,7 +18,7 @@ from barnraise.transport.several import Several
 
 
 class Witness(Several):
-    """The controller's listeners, with somebody who counts the messages that they let in, by the key that sent them."""
+    """The controller's listeners, with a count of the messages that they admit, by the key that sent them."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         super().__init__(listeners)
@@ -68,7 +70,7 @@ def no_session(session: int) -> Mark:
 
 
 def no_message(key: str, sent: Callable[[], int] = lambda: 0) -> Mark:
-    """No messages were let in under this key, or no more than its owner has `sent` by the time that is looked at."""
+    """Return a mark: no message was admitted under this key, or at most as many as its owner has `sent` by then."""
 
     def mark(seen: Seen) -> str:
         count, most = seen.let_in.get(key, 0), sent()

@@ -1,4 +1,4 @@
-"""Keys that are nobody's, another's, or a member's no more."""
+"""Attempts with keys of no member, of another member, or of a former member."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StolenPublicKey(Attempt):
 
 
 class Impostor(Initiator):
-    """Shakes hands in the name of a key whose secret half it lacks."""
+    """A client that makes the handshake for a key whose secret half it lacks."""
 
     def __init__(self, keys: Keys, server_key: str, named: str) -> None:
         super().__init__(keys, server_key)
@@ -79,7 +79,7 @@ class Impostor(Initiator):
 
 
 class RevokedKey(Attempt):
-    """A member that was put out while it was connected: it goes on, over that connection or a new one."""
+    """A member that was put out while it was connected sends more, over that connection or a new one."""
 
     async def make(self, scene: Scene, way: str) -> Trace:
         async with scene.cast(way) as cast:
@@ -101,7 +101,7 @@ def hello(session: int, protocol: int = PROTOCOL_VERSION) -> Hello:
 
 
 def member_words(cast: Cast, session: int) -> list[Message]:
-    """What only members may say: of a run that is there, and of work that was given to somebody."""
+    """Return the messages that only members may send: about a run that exists, and about another member's work."""
     assert cast.insider.welcome is not None
     manifest: Blob = cast.insider.welcome.manifest
     words = [

@@ -36,7 +36,7 @@ from barnraise.wire.messages import (
 ANSWER_SECONDS = 5.0
 
 Identity = tuple[int, NodeProfile]
-"""The session and the profile that a node greets with; who changes them often is not let in."""
+"""The session and the profile that a node greets with; the controller refuses a node that changes them often."""
 
 
 class Member:
@@ -46,7 +46,7 @@ class Member:
         self.name, self.invite, self.rng = name, invite, rng
         self.keys = keys or Keys.generate()
         self.heard: asyncio.Queue[Message] = asyncio.Queue(64)
-        self.identity: Identity = (rng.randrange(1, 2**53), NodeProfile(1000.0))  # which it was let in with
+        self.identity: Identity = (rng.randrange(1, 2**53), NodeProfile(1000.0))  # admitted with this one
         self.greeting = self.num_sent = 0
         self.welcome: Welcome | None = None
 
@@ -146,7 +146,7 @@ class Member:
 
 
 def enrolment(invite: Invite, keys: Keys, name: str, protocol: int = PROTOCOL_VERSION) -> Enrol:
-    """What a machine with these keys and an invite asks with."""
+    """Return the request of a machine with these keys and an invite."""
     nonce, signer = secrets.token_hex(32), keys.signer.public
     mark = proof(invite.secret, invite.server_key, keys.public, name, nonce, signer)
     return Enrol(protocol, invite.token, name, nonce, mark, signer)

@@ -22,7 +22,7 @@ MORE, LONG, COMMAND = 1, 2, 4
 
 
 def greeting(mechanism: bytes, version: int = 3, *, as_server: bool = False) -> bytes:
-    """What ZMTP 3 begins with."""
+    """Return the bytes that begin a ZMTP 3 connection."""
     return (
         b"\xff" + bytes(8) + b"\x7f" + bytes([version, 0]) + mechanism.ljust(20, b"\0") + bytes([as_server]) + bytes(31)
     )
@@ -49,7 +49,10 @@ READY = command(b"READY", b"\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x0
 
 
 async def exchange(address: Address, data: bytes, seconds: float = SECONDS) -> bytes:
-    """What a door answers until it hangs up or is silent for long. OSError when nobody is there."""
+    """Return the answer of a door until it hangs up or is silent for long.
+
+    Raises OSError when no server listens there.
+    """
     reader, writer = await asyncio.open_connection(address.host, address.port)
     answer = b""
     try:
@@ -70,7 +73,7 @@ def post(body: bytes, path: str = marshalling.PATH, *headers: str) -> bytes:
 
 
 def value(answer: bytes) -> str:
-    """What an HTTP answer brings besides a status or a fault; "": nothing."""
+    """Return the content of an HTTP answer besides a status or a fault; "": nothing."""
     _, _, document = answer.partition(b"\r\n\r\n")
     try:
         return f"a value of {len(marshalling.read_response(document))} bytes"

@@ -1,4 +1,7 @@
-"""Who sits on the path: passes on what a client says, unit by unit (ZMTP frames, HTTP requests), and may change it."""
+"""A relay on the path between client and controller.
+
+It passes on the client's bytes, unit by unit (ZMTP frames, HTTP requests), and may change them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ GREETING_BYTES = 64
 LARGEST = 1 << 22
 
 Change = Callable[[int, bytes], list[bytes]]
-"""What goes on instead of a unit, given how many came before it on its connection. A greeting of ZMTP is one, too, that
-goes on as it is."""
+"""Returns the units to send instead of a unit, given the number of units before it on its connection.
+
+A greeting of ZMTP is a unit, too, and passes unchanged.
+"""
 
 
 class Relay:
@@ -27,7 +32,7 @@ class Relay:
     def __init__(self, target: Address, way: str, change: Change = lambda number, unit: [unit]) -> None:
         self.target, self.way, self.change = target, way, change
         self.said: list[bytes] = []
-        self.changed = asyncio.Event()  # something else went on than was said
+        self.changed = asyncio.Event()  # the relay sent a unit that differs from the client's
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -53,7 +58,7 @@ class Relay:
             number = 0
             if self.way != HTTP:
                 number, left = 1, GREETING_BYTES
-                while left:  # both ends wait for a part of the other's before they go on
+                while left:  # each end waits for a part of the other's before it continues
                     self.said.append(piece := await reader.read(left))
                     far.write(piece)
                     left = left - len(piece) if piece else 0
@@ -82,7 +87,10 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def units(reader: asyncio.StreamReader, way: str) -> AsyncIterator[bytes]:
-    """What a client says (over ZMQ after its greeting), in pieces that mean something. EOFError at its end."""
+    """Yield the client's bytes (over ZMQ after its greeting), in units with a meaning.
+
+    Raises EOFError at the end.
+    """
     while True:
         yield await (_request(reader) if way == HTTP else _frame(reader))
 

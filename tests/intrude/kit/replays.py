@@ -1,4 +1,4 @@
-"""What was right once, sent again or changed on its way."""
+"""Attempts with messages that were valid once, sent again or changed on their way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SEALED_END = 100
 
 
 class ReplayedMessage(Attempt):
-    """Who recorded a client sends what it said again: within its connection, or all of it over another one."""
+    """An attacker that recorded a client sends its messages again.
+
+    It sends them within the client's connection, or all of them over another one.
+    """
 
     async def make(self, scene: Scene, way: str) -> Trace:
         keys, twice = Keys.generate(), self.rng.random() < 0.5
@@ -46,12 +49,12 @@ def unchanged(number: int, unit: bytes) -> list[bytes]:
 
 
 def repeated(number: int, unit: bytes) -> list[bytes]:
-    """All that is sealed goes on twice."""
+    """Return each sealed unit twice."""
     return [unit, unit] if number > 2 or b"exchange" in unit else [unit]
 
 
 class TamperedFrame(Attempt):
-    """Who sits on the path changes a byte of a handshake or of a message."""
+    """An attacker on the path changes a byte of a handshake or of a message."""
 
     async def make(self, scene: Scene, way: str) -> Trace:
         keys, change = Keys.generate(), Tampering(way, self.rng)

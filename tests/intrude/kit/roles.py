@@ -82,7 +82,7 @@ async def _routed(scene: Scene, way: str, keys: Keys, route: bytes, word: Messag
 
 
 class ForeignAssignment(Attempt):
-    """A member hands in work on what was given to somebody else."""
+    """A member submits work on another member's assignment."""
 
     async def make(self, scene: Scene, way: str) -> Trace:
         async with scene.cast(way) as cast:

@@ -1,4 +1,4 @@
-"""What attempts have in common: where the controller is, invites, and members of the run that the kit plays itself."""
+"""The parts that attempts share: the controller's address, invites, and members that the kit plays itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def by_door(invite: Invite, way: str) -> Invite:
 
 
 class Invites(NamedTuple):
-    """One for as many members as the kit plays, and those that let nobody in any more: expired, used up, taken back."""
+    """One invite for all members that the kit plays, and three that the controller refuses: expired, used up, taken
+    back."""
 
     open: Invite
     dead: Sequence[Invite]
@@ -80,7 +81,10 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def prepared(self) -> AsyncIterator[Scene]:
-        """Have the members come in, and stay until the block ends. RunFailedError: they are not let in."""
+        """Let the members join, and stay until the block ends.
+
+        Raises RunFailedError when the controller does not admit them.
+        """
         async with contextlib.AsyncExitStack() as stack:
             for way in WAYS:
                 self.casts[way] = await self._play(way, stack)
@@ -125,7 +129,7 @@ async def dialled(invite: Invite, keys: Keys, *, ready: bool = True) -> AsyncIte
 
 
 async def hear(connection: Connection, seconds: float = HEARING) -> list[Message]:
-    """What is answered: nothing more is waited for once there is an answer."""
+    """Return the answers; the wait ends with the first answer."""
     try:
         async with asyncio.timeout(seconds):
             return [decode_from_controller(frames)[0] for frames in await connection.receive_many()]
@@ -147,7 +151,10 @@ async def say(
 
 
 def told(answers: Sequence[Message]) -> str:
-    """What of these nobody should have been told: all but that, and why, they may not take part."""
+    """Return the answers that the controller should give to no stranger.
+
+    A stranger may hear only that it may not take part, and why.
+    """
     return ", ".join(type(answer).__name__ for answer in answers if not isinstance(answer, Stop))
 
 

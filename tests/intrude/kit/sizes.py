@@ -25,7 +25,7 @@ from .scene import READY, Scene
 from .ways import HTTP, Unmade
 
 ENDLESS_BYTES = 4 << 20
-"""Of a message that does not end: several times what the controller takes of one."""
+"""Size of a message that does not end: several times the size that the controller takes of one message."""
 
 HANDSHAKE_UNITS = 3
 """A greeting and two commands."""
@@ -104,7 +104,7 @@ async def _send_parts(invite: Invite, keys: Keys, parts: list[bytes], until: asy
 
 
 class Withholding:
-    """Lets a client's handshake and so many frames of its message through, and nothing more."""
+    """A relay that lets a client's handshake and `frames` frames of its message through, and nothing more."""
 
     def __init__(self, frames: int) -> None:
         self.most = HANDSHAKE_UNITS + frames

@@ -23,8 +23,10 @@ MOST_OPEN = 40
 
 
 class SlowLoris(Attempt):
-    """A greeting, a head or a body, a byte at a time, for as long as it is suffered (or `patience` says). It succeeds
-    where it keeps its place for longer than anybody may."""
+    """A greeting, a head or a body, a byte at a time, for as long as the controller allows (or `patience` says).
+
+    It succeeds where it keeps its place for longer than any client may.
+    """
 
     lasting = True
 

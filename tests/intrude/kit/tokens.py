@@ -1,4 +1,4 @@
-"""Invites that let nobody in any more, proofs that are another's, and many wrong ones."""
+"""Attempts with invites that are no longer valid, with another machine's proofs, and with many wrong proofs."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ class ForgedProof(Attempt):
 
 
 class EnrolmentFlood(Attempt):
-    """Wrong proofs, one after the other, from the address of a machine that holds an invite. It succeeds where that
-    machine is not told meanwhile what becomes of its own proof: it lets nobody in any more, and only its holder hears
-    so."""
+    """Wrong proofs, one after the other, from the address of a machine that holds an invite.
+
+    It succeeds where the controller does not answer that machine's own proof meanwhile. The invite is no longer
+    valid, and only its holder hears so.
+    """
 
     async def make(self, scene: Scene, way: str) -> Trace:
         keys, dead = Keys.generate(), by_door(self.rng.choice(scene.invites.dead), way)

@@ -1,8 +1,8 @@
-"""The doors of a controller, and what it is to come to nothing at one."""
+"""The doors of a controller, and the error of an attempt that fails before it begins."""
 
 ZMQ, HTTP = "zmq", "http"
 WAYS = (ZMQ, HTTP)
 
 
 class Unmade(Exception):
-    """The attempt came to nothing before it began: it proves nothing."""
+    """The attempt failed before it began: it proves nothing."""
