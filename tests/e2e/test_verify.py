@@ -143,7 +143,7 @@ def flips_of_each_file(run_dir: Path) -> None:
 
 
 def without_the_seal(run_dir: Path) -> None:
-    """Delete the other records of the digests of files."""
+    """Verification names each damaged file without the seal too, from the other records of digests."""
     run = RunDirectory.open(run_dir)
     kept = run.seal.read_bytes()
     run.seal.unlink()

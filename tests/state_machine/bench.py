@@ -312,8 +312,8 @@ class Bench:
     ) -> None:
         """Answer the request for work with a task.
 
-        The task's version is `behind` newer than the replica had. A measurement is of a version that is `older` than
-        that, and an audit repeats work that began that much earlier.
+        The task's version is `behind` versions newer than the replica had. A measurement is of a version that is
+        `older` versions before the task's, and an audit repeats work that began `older` versions before it.
         """
         if self.asked is None:
             return
