@@ -1,4 +1,4 @@
-"""What holds for every test: one thread each, no network, no display, and property tests that answer alike everywhere.
+"""Settings of every test: one thread each, no network, no display, and property tests that answer alike everywhere.
 
 `HYPOTHESIS_PROFILE=explore` searches further, with new examples every time.
 """

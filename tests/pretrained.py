@@ -47,7 +47,7 @@ def tokenizer(seed: int = 0, size: int = 300) -> PreTrainedTokenizerFast:
 
 
 def write(folder: Path, steps: int = 0) -> Path:
-    """A GPT-2 with dropout 0.1 and its tokenizer in `folder`, trained on `prose(0)` for so many steps."""
+    """A GPT-2 with dropout 0.1 and its tokenizer in `folder`, trained on `prose(0)` for `steps` steps."""
     coder = tokenizer()
     config = GPT2Config(
         vocab_size=len(coder), n_positions=CONTEXT, n_embd=32, n_layer=1, n_head=2,

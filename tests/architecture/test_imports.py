@@ -1,4 +1,7 @@
-"""What must load without torch does: it takes seconds to import, and the command line answers in less than one."""
+"""Modules that must load without torch do.
+
+It takes seconds to import, and the command line answers in less than one.
+"""
 
 from __future__ import annotations
 

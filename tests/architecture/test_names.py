@@ -42,7 +42,7 @@ ALLOWED = {
     ("cli/data.py", "random"): "a family of formulas",
     ("cli/console.py", "inf"): "infinity, as JSON cannot say it",
 }
-"""What looks like a policy's name and is none."""
+"""Names that look like a policy's and are none."""
 
 
 def spelled(tree: ast.Module) -> list[tuple[int, str]]:

@@ -73,7 +73,7 @@ def roots(tree: ast.AST) -> set[str]:
 
 
 def unsafe(tree: ast.Module) -> list[str]:
-    """What could run code chosen by someone else's bytes."""
+    """Return the calls that could run code which foreign bytes choose."""
     safe_loaders = {"SafeLoader", "CSafeLoader"} | {
         node.name
         for node in ast.walk(tree)
@@ -101,7 +101,10 @@ def unsafe(tree: ast.Module) -> list[str]:
 
 
 def not_public_names(tree: ast.Module) -> list[str]:
-    """What an `__init__.py` holds beside docstring, imports, constants, thin `create` and `names`, and lazy hooks."""
+    """Return the statements of an `__init__.py` that it should not have.
+
+    It may have a docstring, imports, constants, thin `create` and `names`, and lazy hooks.
+    """
     found = []
     for node in tree.body:
         match node:
@@ -120,7 +123,7 @@ def not_public_names(tree: ast.Module) -> list[str]:
 
 
 def impure(tree: ast.Module) -> list[str]:
-    """What lets time, chance or the outside world into a state machine."""
+    """Return the imports and calls by which time, chance or the outside world reach a state machine."""
     calls = {dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     waits = {type(node).__name__ for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)}
     return sorted(roots(tree) & IMPURE_MODULES) + sorted(calls & IMPURE_CALLS) + sorted(waits)

@@ -118,6 +118,19 @@ def test_docstrings_and_comments_are_plain(name: str) -> None:
         assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("folder", ["benchmarks", "examples", "tests"])
+def test_text_beside_the_package_is_plain(folder: str) -> None:
+    """Benchmarks and tests are read like the package: their docstrings have no banned constructions either."""
+    root = PACKAGE.parents[1]
+    found = [
+        f"{path.relative_to(root)}:{line}: {finding}"
+        for path in sorted((root / folder).rglob("*.py"))
+        for line, text in texts(path.read_text())
+        for finding in banned(text)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_the_package_itself_is_plain() -> None:
     assert [finding for path in sorted(PACKAGE.glob("*.py")) for finding in findings(path.read_text())] == []
 
