@@ -81,7 +81,7 @@ async def play(run: RunDirectory, plan: Plan) -> None:
     async def work(name: str) -> None:
         keys = Keys.generate()
         host.server.post(Admitted(name, keys.public))
-        while keys.public not in host.machine.state.keys:
+        while keys.public not in host.machine.state.roster.keys:
             await asyncio.sleep(0.01)
         options = WorkerOptions(uri, host.server.enrolment.keys.public, name, keys, run.path / name)
         await WorkerRuntime(options, build=build_executor).run()

@@ -36,8 +36,8 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.builds(cls, **{field.name: values(field.type) for field in fields})
         case inspect.UnionType(types=types):
             return st.one_of(*map(values, types))
-        case inspect.VarTupleType(item_type=item, max_length=most):
-            return st.lists(values(item), max_size=min(most, 6)).map(tuple)
+        case inspect.VarTupleType(item_type=item, min_length=least, max_length=most):
+            return st.lists(values(item), min_size=least or 0, max_size=min(most, 6)).map(tuple)
         case inspect.DictType(key_type=key, value_type=value, max_length=most):
             return st.dictionaries(values(key), values(value), max_size=min(most, 6))
         case inspect.LiteralType(values=choices):
