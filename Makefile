@@ -64,7 +64,7 @@ bench: install  ## run the benchmarks, each prints its comparison (an hour; thos
 
 bench-quick: install  ## see that every benchmark runs, in small (a few minutes)
 	@set -e; for script in $(BENCHMARKS); do \
-		echo "== $$script"; timeout 120 $(BIN)/python $$script --quick; \
+		echo "== $$script"; timeout 300 $(BIN)/python $$script --quick; \
 	done
 
 bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time to a loss, and DDP, DiLoCo, torchft, hivemind beside us
