@@ -236,15 +236,6 @@ class VersionReleased(Note, frozen=True, gc=False):
     digest: str
 
 
-class VersionAborted(Note, frozen=True, gc=False):
-    """A closed version is not made; the work behind its contributions is done again."""
-
-    sentence: ClassVar[str] = "a version was aborted: {reason}"
-
-    version: int
-    reason: str
-
-
 class VersionRefused(Note, frozen=True, gc=False):
     """A version cannot be made of any of these contributions."""
 

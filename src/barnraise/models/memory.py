@@ -104,16 +104,6 @@ def worker(
     )
 
 
-def on_accelerator(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: int = 2) -> int:
-    """Return the bytes of a worker that lie on its accelerator as it trains with one row of `context` tokens at a time.
-
-    Parameters, gradients, the optimizer's vectors, buffers and activations; all other vectors are in host memory.
-    """
-    values = model_size(resolved) + (1 + inner_states) * exchange.trained
-    activations = activation_bytes(resolved, batch_size=1, context=context)
-    return FLOAT * values + buffer_bytes(resolved) + activations
-
-
 def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: int = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 

@@ -229,20 +229,15 @@ def _reopened(state: State, d: Noted, note: notes.Reopened) -> None:
 
 
 def _voided(state: State, d: Noted, note: notes.Voided) -> None:
-    """Take an unusable accepted contribution back out of its buffer and all totals, and queue its rows."""
-    _take_back(state, note.assignment, note.version, note.judged, d.time)
+    """Take an unusable accepted contribution back out of its buffer and all totals, and queue its rows.
 
-
-def _take_back(state: State, assignment: int, version: int, judged: bool, time: float) -> None:
-    """Take an accepted contribution back out of the buffer of `version` and all totals, and queue its rows.
-
-    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged. It counts as
-    refused where its node is `judged` by it.
+    Its node holds it no longer and was told that it counts, so to that node it is as if it were merged. A released list
+    is given up with its first contribution.
     """
-    work, closing = state.merging.pop(assignment), state.closing
-    node = state.nodes[work.node]
-    gathering.settle(state, work, False, time)
-    if closing is not None and closing.version == version:
+    work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
+    gathering.settle(state, work, False, d.time)
+    if closing is not None and closing.version == note.version:
+        closing.released = ""
         closing.tokens -= work.tokens
         closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
     else:
@@ -252,7 +247,7 @@ def _take_back(state: State, assignment: int, version: int, judged: bool, time: 
     node.tally.accepted -= 1
     state.totals.tokens -= work.tokens
     node.tally.tokens -= work.tokens
-    if judged:
+    if note.judged:
         state.totals.refused += 1
         node.tally.refused += 1
     else:
@@ -263,15 +258,6 @@ def _take_back(state: State, assignment: int, version: int, judged: bool, time: 
 def _version_released(state: State, d: Noted, note: notes.VersionReleased) -> None:
     if (closing := state.closing) is not None and closing.version == note.version and not closing.released:
         closing.released = note.digest
-
-
-def _version_aborted(state: State, d: Noted, note: notes.VersionAborted) -> None:
-    """Drop the closed version; the next one has its number."""
-    if (closing := state.closing) is None or closing.version != note.version:
-        return
-    for number in closing.contributions:
-        _take_back(state, number, note.version, False, d.time)
-    state.closing = None
 
 
 def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
@@ -371,7 +357,6 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Voided: _voided,
     notes.Excluded: _excluded,
     notes.VersionReleased: _version_released,
-    notes.VersionAborted: _version_aborted,
     notes.LeftOver: _left_over,
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,

@@ -241,7 +241,7 @@ class Closing(msgspec.Struct):
     """The version that is being made: the closed buffer less contributions that were voided since.
 
     Once its list is `released` (the list's digest; "": it is not) it changes no more: masks were removed for exactly
-    these contributions, and for others they never are. Such a version is made of them, or aborted.
+    these contributions, and for others they never are. Such a version is made of all of them, or of none.
     """
 
     version: int

@@ -190,30 +190,25 @@ class Buffer(Part):
 
     def _unmade(self, event: Unmade) -> Steps:
         closing = self.state.closing
-        if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
-            return
-        if closing.released:
-            faults = (f"contribution {number} {why}" for number, why in (event.void | event.lost).items())
-            yield Noted(self.now, notes.VersionAborted(event.version, event.reason or "; ".join(faults)))
-            if self.state.progress.final:
-                yield from self.ending.end()
-        else:
-            yield from self._void(event, closing.slots)
+        if event.epoch == self.context.epoch and closing is not None and closing.version == event.version:
+            yield from self._void(event, closing.slots, released=bool(closing.released))
             yield from self.aggregate()
-        yield Changed()
+            yield Changed()
 
-    def _void(self, event: Unmade, slots: list[Slot]) -> Steps:
+    def _void(self, event: Unmade, slots: list[Slot], released: bool) -> Steps:
         """Void unusable contributions of a version that cannot be made, to make it of the rest.
 
-        Where numbers are at fault, or too few nodes are left for the aggregation rule, that is everything: the version
-        is then the one before, and its rows are done again. A node is judged by what it sent, not by a failure of the
-        controller's disk.
+        Where numbers are at fault, too few nodes are left for the aggregation rule, or the list was `released`, that is
+        everything: the version is then the one before, and its rows are done again. A node is judged by what it sent,
+        not by a failure of the controller's disk, nor by a sum.
         """
         faults, least = event.void | event.lost, self._least
         used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
         reason = event.reason
         if not reason and len(used) < least:
             reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
+        if not reason and released:
+            reason = "; ".join(f"contribution {number} {why}" for number, why in faults.items())
         if reason:
             numbers = tuple(held.assignment for slot in slots for held in slot.contributions)
             yield Noted(self.now, notes.VersionRefused(event.version, reason, numbers))
@@ -221,7 +216,7 @@ class Buffer(Part):
             for number in [held.assignment for held in slot.contributions]:
                 why = faults.get(number, reason and f"version {event.version} was refused: {reason}")
                 if why:
-                    judged = number in event.void or bool(event.reason)
+                    judged = not released and (number in event.void or bool(event.reason))
                     yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
 
     def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:

@@ -1,7 +1,8 @@
-"""Closing in steps: a list of which only the sum can be read is released once, and made as it is or aborted."""
+"""Closing in steps: a list of which only the sum can be read is released once, and made as a whole or not at all."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from barnraise.controller.state.invariants import validate
 from barnraise.controller.state.state import State
 from barnraise.core import types
 from barnraise.core.types import Blob, Completion, ParameterRange, RowRange, Train
-from barnraise.ledger import notes
+from barnraise.ledger import Ledger, notes
 from barnraise.ledger.decisions import Assigned, Claim, Decision, Judged, Noted, Terms, VersionClosed, Weighing
 
 from ....state_machine.engine import Engine, digest, engine_settings
@@ -143,31 +144,43 @@ def test_a_crash_between_close_and_release_releases_the_closed_list(run: Run) ->
     assert note.digest == run.state.closing.list_digest
 
 
-def test_a_released_version_that_cannot_be_made_is_aborted_and_its_work_done_again(run: Run) -> None:
+def test_a_released_version_that_cannot_be_made_is_the_one_before_and_its_work_is_done_again(run: Run) -> None:
     run.tick()
     actions = run.take(run.machine.handle(effects.Unmade(1, 1, {2: "cannot be decoded"}, {}), run.now))
-    (note,) = told(actions, notes.VersionAborted)
-    assert note == notes.VersionAborted(1, "contribution 2 cannot be decoded")
-    assert not told(actions, notes.Voided), "no member leaves a released list"
-    assert run.state.closing is None
-    assert (run.state.newest.version, run.state.totals.tokens) == (0, 0)
+    (note,) = told(actions, notes.VersionRefused)
+    assert note == notes.VersionRefused(1, "contribution 2 cannot be decoded", (1, 2))
+    assert [voided.assignment for voided in told(actions, notes.Voided)] == [1, 2], "no member leaves a list alone"
+    (again,) = [action for action in actions if isinstance(action, effects.Aggregate)]
+    assert not any(slot.contributions for slot in again.slots)
+    assert not told(actions, notes.VersionReleased), "there is no list any more"
     assert set(run.state.redo) == {1, 2}
     assert all(node.tally.refused == 0 for node in run.state.nodes.values()), "a sum says nothing about one node"
+    run.take(run.machine.handle(effects.Aggregated(1, 1, digest(1), Blob(digest(99), 9)), run.now))
+    assert (run.state.newest.version, run.state.totals.tokens, run.state.closing) == (1, 0, None)
     state = State()
     for decision in run.journal:
         apply(state, decision)
     assert state == run.state
 
 
+def test_decisions_of_a_release_and_a_refusal_fit_the_ledger(run: Run, tmp_path: Path) -> None:
+    """The number of a version that is not made of its list is used all the same: the ledger has each number once."""
+    run.tick()
+    run.take(run.machine.handle(effects.Unmade(1, 1, {2: "cannot be decoded"}, {}), run.now))
+    run.take(run.machine.handle(effects.Aggregated(1, 1, digest(1), Blob(digest(99), 9)), run.now))
+    run.decide(assigned(3, "ann", 3), assigned(4, "bob", 3), accepted(3, "ann"), accepted(4, "bob"))
+    assert told(run.tick(), notes.VersionReleased)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.commit(run.journal, dict.fromkeys((1, 2, 3, 4), b"payload"))
+        assert ledger.merged(0) == {1: (), 2: (3, 4)}
+        assert [decision for _, decision in ledger.replay()] == run.journal
+
+
 def test_a_list_is_released_once_whatever_the_ledger_says_later(run: Run) -> None:
     run.tick()
     assert run.state.closing is not None
     first = run.state.closing.released
-    for note in (
-        notes.VersionReleased(1, digest(7)),
-        notes.VersionReleased(2, digest(8)),
-        notes.VersionAborted(5, "no"),
-    ):
+    for note in (notes.VersionReleased(1, digest(7)), notes.VersionReleased(2, digest(8))):
         apply(run.state, Noted(9.0, note))
     assert run.state.closing.released == first
     run.state.closing.slots = run.state.closing.slots[:1]
