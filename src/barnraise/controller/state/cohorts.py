@@ -71,7 +71,7 @@ class Cohort(msgspec.Struct):
 
     def settle(self, assignment: int, stage: str, time: float, live: int) -> None:
         """Record the end of a member's work, at `time`, while `live` nodes take part."""
-        if assignment not in self.members:  # of an earlier cohort of that number
+        if assignment not in self.members:  # it was in an earlier cohort with that number
             return
         self.members[assignment] = Member(self.members[assignment].node, stage)
         if not self.came:
