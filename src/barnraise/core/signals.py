@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,7 +91,8 @@ def end_within(seconds: float, last_words: Callable[[], None]) -> None:
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt in the body at once for both signals, in an event loop too.
 
-    It is raised repeatedly until the body has ended, since an exception amidst an import may be lost in C code.
+    It is raised repeatedly until the body has ended, since an exception amidst an import may be lost in C code or in
+    the callback of a weak reference. The interpreter's message about such a loss is not printed.
     """
 
     if not _heard():
@@ -101,12 +103,20 @@ def interruptible() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
         raise KeyboardInterrupt
 
+    report = sys.unraisablehook
+
+    def report_others(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            report(lost)
+
     numbers = (*NUMBERS, signal.SIGALRM)
     before = [signal.signal(number, interrupt) for number in numbers]
+    sys.unraisablehook = report_others
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
+        sys.unraisablehook = report
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
 

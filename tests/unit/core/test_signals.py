@@ -31,6 +31,24 @@ def test_an_interrupt_that_is_lost_on_its_way_is_raised_again() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+LOST = """
+import os, signal, time, weakref
+from barnraise.core.signals import interruptible
+
+class Lock:
+    pass
+
+with interruptible():
+    try:
+        lock = Lock()
+        watch = weakref.ref(lock, lambda _: os.kill(os.getpid(), signal.SIGINT) or time.sleep(10))
+        del lock  # the callback's interrupt is lost
+        print("lost", flush=True)
+        time.sleep(10)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
 BUSY = """
 import asyncio, time
 from barnraise.core.signals import on_signals
@@ -55,6 +73,12 @@ def work():
 end_within(0.1, lambda: print("last words", flush=True))
 threading.Thread(target=work).start()
 """
+
+
+def test_nothing_is_printed_of_an_interrupt_that_is_lost_in_the_callback_of_a_weak_reference() -> None:
+    """An import's lock has such a callback."""
+    process = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=False)
+    assert (process.stdout, process.stderr) == ("lost\ninterrupted\n", "")
 
 
 def test_the_second_signal_ends_a_process_whose_event_loop_is_busy() -> None:
