@@ -8,6 +8,8 @@ each leaf is checked once it has arrived. So no call takes long (0.1 to 0.7 ms a
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 
 from barnraise.core.digests import DIGEST_BYTES, LEAF_BYTES, num_leaves, root
 from barnraise.core.errors import WireError
@@ -123,7 +125,7 @@ class Download:
     def __init__(
         self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
     ) -> None:
-        _check_size(blob, limit)
+        _check_size(blob.num_bytes, limit)
         self.blob = blob
         self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
         self._begin()
@@ -177,22 +179,37 @@ class Download:
 
 
 class SnapshotDownload:
-    """A download of a snapshot of at most `limit` bytes, with the interface of `Download`.
+    """A download of a snapshot, or of some of its leaves, of at most `limit` bytes, with the interface of `Download`.
 
     The digests of its leaves come first: they are stored behind its bytes, and its own digest is computed from them.
     Then each leaf is checked as soon as it has arrived, and requested again alone if it is wrong. `chunk` divides a
-    leaf.
+    leaf. `only` are the numbers of the leaves to fetch (see `models.vectors.leaves_of` for those of a range of the
+    parameters); None: all of them. Offsets in requests and chunks are always those of the whole snapshot.
     """
 
     def __init__(
-        self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
+        self,
+        blob: Blob,
+        *,
+        limit: int,
+        only: Collection[int] | None = None,
+        chunk: int = CHUNK_BYTES,
+        window: int = WINDOW,
+        patience: float = PATIENCE,
     ) -> None:
-        _check_size(blob, limit)
+        count = num_leaves(blob.num_bytes)
+        self._numbers: Sequence[int] = range(count) if only is None else sorted(set(only))  # leaves, as in `payload`
+        if self._numbers and not 0 <= self._numbers[0] <= self._numbers[-1] < count:
+            raise WireError(f"leaves {list(self._numbers)}, but the snapshot has those from 0 to {count - 1}")
+        num_bytes = len(self._numbers) * LEAF_BYTES
+        if self._numbers and self._numbers[-1] == count - 1:
+            num_bytes -= count * LEAF_BYTES - blob.num_bytes
+        _check_size(max(num_bytes, DIGEST_BYTES * count), limit)
         if LEAF_BYTES % chunk:
             raise ValueError(f"chunk is {chunk}, but must divide {LEAF_BYTES}")
         self.blob = blob
-        self._leaves = Chunks(DIGEST_BYTES * num_leaves(blob.num_bytes), chunk, window, patience)
-        self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
+        self._leaves = Chunks(DIGEST_BYTES * count, chunk, window, patience)
+        self._chunks = Chunks(num_bytes, chunk, window, patience)
         self._listed = False  # whether the digests of the leaves have arrived and are right
         if not blob.num_bytes:
             self._check_list()
@@ -203,7 +220,7 @@ class SnapshotDownload:
 
     @property
     def payload(self) -> bytearray:
-        """Return the snapshot, once it is complete."""
+        """Return the snapshot, or its wanted leaves one after the other, once it is complete."""
         return self._chunks.payload
 
     @property
@@ -212,8 +229,10 @@ class SnapshotDownload:
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Return the (offset, number of bytes) pairs to request now."""
-        behind = 0 if self._listed else self.blob.num_bytes
-        return [(behind + offset, size) for offset, size in self._current.requests(now)]
+        if not self._listed:
+            return [(self.blob.num_bytes + offset, size) for offset, size in self._leaves.requests(now)]
+        asks = [(*divmod(offset, LEAF_BYTES), size) for offset, size in self._chunks.requests(now)]
+        return [(self._numbers[place] * LEAF_BYTES + rest, size) for place, rest, size in asks]
 
     def deadline(self) -> float | None:
         """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
@@ -232,8 +251,13 @@ class SnapshotDownload:
         if offset >= self.blob.num_bytes:
             if self._leaves.add(offset - self.blob.num_bytes, data, now) >= 0 and self._leaves.complete:
                 self._check_list()
-        elif (number := self._chunks.add(offset, data, now)) >= 0:
-            self._check_leaf(number * self._chunks.size // LEAF_BYTES)
+            return self.complete
+        leaf, rest = divmod(offset, LEAF_BYTES)
+        place = bisect_left(self._numbers, leaf)
+        if place == len(self._numbers) or self._numbers[place] != leaf:
+            raise WireError(f"bytes of leaf {leaf}, which was not asked for")
+        if self._chunks.add(place * LEAF_BYTES + rest, data, now) >= 0:
+            self._check_leaf(place)
         return self.complete
 
     def _check_list(self) -> None:
@@ -243,9 +267,10 @@ class SnapshotDownload:
             raise WrongDigestError(digest, self.blob.digest)
         self._listed = True
 
-    def _check_leaf(self, leaf: int) -> None:
-        """Check a leaf once all of its chunks have arrived."""
-        start, stop = leaf * LEAF_BYTES, min((leaf + 1) * LEAF_BYTES, self.blob.num_bytes)
+    def _check_leaf(self, place: int) -> None:
+        """Check the leaf at `place` of those wanted, once all of its chunks have arrived."""
+        leaf = self._numbers[place]
+        start, stop = place * LEAF_BYTES, min((place + 1) * LEAF_BYTES, self._chunks.num_bytes)
         numbers = range(start // self._chunks.size, -(-stop // self._chunks.size))
         if 0 in self._chunks.arrived[numbers.start : numbers.stop]:
             return
@@ -256,6 +281,6 @@ class SnapshotDownload:
             raise WrongDigestError(digest.hex(), promised.hex(), leaf)
 
 
-def _check_size(blob: Blob, limit: int) -> None:
-    if blob.num_bytes > limit:
-        raise WireError(f"blob of {blob.num_bytes} bytes, but at most {limit} are allowed")
+def _check_size(num_bytes: int, limit: int) -> None:
+    if num_bytes > limit:
+        raise WireError(f"blob of {num_bytes} bytes, but at most {limit} are allowed")

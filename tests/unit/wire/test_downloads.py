@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import random
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 from hypothesis import given
@@ -117,9 +117,9 @@ def listed(data: bytes) -> bytes:
     return b"".join(hashlib.sha256(data[start : start + LEAF]).digest() for start in range(0, len(data), LEAF))
 
 
-def snapshot(data: bytes, window: int = 4) -> SnapshotDownload:
+def snapshot(data: bytes, window: int = 4, only: Collection[int] | None = None) -> SnapshotDownload:
     blob = Blob(TreeHash(data).hexdigest(), len(data))
-    return SnapshotDownload(blob, limit=10_000, chunk=CHUNK, window=window, patience=1.0)
+    return SnapshotDownload(blob, limit=10_000, only=only, chunk=CHUNK, window=window, patience=1.0)
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -141,17 +141,25 @@ def fetch_all(download: SnapshotDownload, served: bytes) -> list[int]:
 
 class TestSnapshotDownload:
     @given(
-        st.binary(min_size=1, max_size=500), st.integers(1, 9), st.randoms(use_true_random=False), st.floats(0.0, 0.3)
+        st.binary(min_size=1, max_size=500),
+        st.integers(1, 9),
+        st.randoms(use_true_random=False),
+        st.floats(0.0, 0.3),
+        st.none() | st.sets(st.integers(0, 7)),
     )
     def test_survives_loss_disorder_repetition_and_wrong_bytes(
-        self, data: bytes, window: int, chance: random.Random, wrong: float
+        self, data: bytes, window: int, chance: random.Random, wrong: float, only: set[int] | None
     ) -> None:
-        download, served = snapshot(data, window), data + listed(data)
+        if only is not None:
+            only = {leaf for leaf in only if leaf * LEAF < len(data)}
+        download, served = snapshot(data, window, only), data + listed(data)
         now, on_the_way = 0.0, []
         while not download.complete:
             now += 0.3
             asked = download.requests(now)
             assert all(0 < size <= CHUNK and offset + size <= len(served) for offset, size in asked)
+            wanted = {offset // LEAF for offset, _ in asked if offset < len(data)}
+            assert only is None or wanted <= only
             on_the_way += [ask for ask in asked if chance.random() < 0.7]
             chance.shuffle(on_the_way)
             if on_the_way:
@@ -161,8 +169,30 @@ class TestSnapshotDownload:
                     piece = flipped(piece, chance.randrange(size))
                 with contextlib.suppress(WrongDigestError):
                     download.add(offset, piece, now)
-        assert download.payload == data
+        leaves = range(-(-len(data) // LEAF)) if only is None else sorted(only)
+        assert download.payload == b"".join(data[leaf * LEAF : (leaf + 1) * LEAF] for leaf in leaves)
         assert download.requests(now) == []
+
+    def test_refuses_leaves_that_were_not_wanted_or_do_not_exist(self) -> None:
+        data = bytes(range(3 * LEAF))
+        download = snapshot(data, window=100, only=[1])
+        for offset, size in download.requests(0.0):
+            download.add(offset, listed(data)[offset - len(data) :][:size], 0.0)
+        assert {offset // LEAF for offset, _ in download.requests(0.0)} == {1}
+        with pytest.raises(WireError, match="leaf 2, which was not asked for"):
+            download.add(2 * LEAF, data[2 * LEAF :][:CHUNK], 0.0)
+        with pytest.raises(WireError, match="from 0 to 2"):
+            snapshot(data, only=[3])
+
+    def test_the_limit_counts_wanted_leaves_alone(self) -> None:
+        """A node that holds one stage of a large model has memory for that stage."""
+        blob = Blob("ab" * 32, 100 * LEAF)
+        limit = 51 * LEAF  # the digests of 100 leaves are as long as 50 leaves here
+        SnapshotDownload(blob, limit=limit, only=range(51), chunk=CHUNK)
+        with pytest.raises(WireError, match=f"blob of {52 * LEAF} bytes"):
+            SnapshotDownload(blob, limit=limit, only=range(52), chunk=CHUNK)
+        with pytest.raises(WireError, match=f"blob of {50 * LEAF} bytes"):
+            SnapshotDownload(blob, limit=49 * LEAF, only=[7], chunk=CHUNK)
 
     def test_asks_for_the_digests_of_the_leaves_first(self) -> None:
         data = bytes(range(5 * CHUNK + 3))
