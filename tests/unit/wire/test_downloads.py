@@ -236,7 +236,7 @@ class TestSnapshotDownload:
         with pytest.raises(WireError, match="at most 1000"):
             SnapshotDownload(Blob("ab" * 32, 2**53), limit=1000)
         with pytest.raises(ValueError, match="must divide"):
-            SnapshotDownload(Blob("ab" * 32, 10), limit=10, chunk=7)
+            SnapshotDownload(Blob("ab" * 32, 10), limit=100, chunk=7)
 
     def test_of_nothing(self) -> None:
         assert SnapshotDownload(Blob(TreeHash().hexdigest(), 0), limit=0, chunk=CHUNK).complete
