@@ -203,10 +203,13 @@ class Buffer(Part):
         not by a failure of the controller's disk, nor by a sum.
         """
         faults, least = event.void | event.lost, self._least
-        used = {slot.node for slot in slots if any(held.assignment not in faults for held in slot.contributions)}
-        reason = event.reason
-        if not reason and len(used) < least:
-            reason = f"{len(used)} nodes' contributions can be used, but the aggregation rule needs {least}"
+        used: dict[str, list[Ranges]] = {}
+        for slot in slots:
+            if any(held.assignment not in faults for held in slot.contributions):
+                used.setdefault(slot.node, []).append(slot.parameters)
+        reason, count = event.reason, self._count(used)
+        if not reason and count < least:
+            reason = f"{count} nodes' contributions can be used, but the aggregation rule needs {least}"
         if not reason and released:
             reason = "; ".join(f"contribution {number} {why}" for number, why in faults.items())
         if reason:
@@ -316,8 +319,10 @@ class Buffer(Part):
 
     @property
     def _nodes(self) -> int:
-        """Return the distinct nodes in the buffer; where nodes have ranges of their own, those of the least range."""
-        slots = self.state.buffer.slots
+        return self._count(self.state.buffer.slots)
+
+    def _count(self, slots: Mapping[str, Iterable[Ranges]]) -> int:
+        """Return the nodes of `slots`; where nodes have ranges of their own, those of the range with the fewest."""
         return least_nodes(slots) if self.settings.payloads.by_range else len(slots)
 
     def deadline(self) -> float:

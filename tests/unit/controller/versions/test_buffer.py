@@ -81,6 +81,24 @@ def test_a_buffer_closes_at_k_nodes_of_each_range_where_nodes_have_ranges_of_the
     assert (closed.num_nodes, closed.reason, len(closed.contributions)) == (2, "full", contributions)
 
 
+def test_a_version_is_refused_when_one_range_keeps_too_few_nodes_of_its_own() -> None:
+    halves = (ParameterRange(0, 50), ParameterRange(50, 100))
+    engine = run("a", "b", minimum_nodes=2, partitions=(halves,), by_range=True)
+    for node in ("a", "a", "b", "b"):
+        hand_in(engine, node)
+        if engine.state.closing is None:
+            engine.next(node)
+    [job] = [job for job in engine.jobs if isinstance(job, effects.Aggregate)]
+    assert [(slot.node, slot.parameters) for slot in job.slots] == [
+        (node, tuple(half)) for node in ("a", "b") for half in halves
+    ]
+    [held] = job.slots[-1].contributions
+    engine.jobs.remove(job)
+    engine.handle(effects.Unmade(job.epoch, job.version, {held.assignment: "cannot be decoded"}, {}))
+    [refused] = notes(engine, "version_refused")
+    assert refused["reason"] == "1 nodes' contributions can be used, but the aggregation rule needs 2"
+
+
 def test_an_explicit_k_above_the_living_is_lowered_with_an_event() -> None:
     engine = run("a", "b", buffer_size=5)
     assert [d["nodes"] for d in notes(engine, "buffer_size")] == [1, 2]
