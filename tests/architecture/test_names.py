@@ -69,7 +69,7 @@ def test_no_policy_is_asked_for_by_name(path: Path) -> None:
     assert [(line, name) for line, name in spelled(ast.parse(path.read_text())) if (where, name) not in ALLOWED] == []
 
 
-def test_what_is_allowed_is_there() -> None:
+def test_every_allowed_name_occurs_in_its_file() -> None:
     found = {
         (str(path.relative_to(PACKAGE)), name) for path in WATCHED for _, name in spelled(ast.parse(path.read_text()))
     }

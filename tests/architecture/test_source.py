@@ -251,7 +251,7 @@ def half_caught(tree: ast.AST) -> list[str]:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_whatever_a_decoder_raises_is_caught(path: Path) -> None:
+def test_every_exception_of_a_decoder_is_caught(path: Path) -> None:
     assert half_caught(parse(path)) == []
 
 

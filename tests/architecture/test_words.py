@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.architecture.words import banned, first_sentence, has_verb
+from tests.architecture.words import CLAUSE_NAME, banned, first_sentence, has_verb
 
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
 PACKAGES = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
@@ -100,6 +100,15 @@ def findings(code: str) -> list[str]:
     return found
 
 
+def clause_names(code: str) -> list[str]:
+    """Return the names of test functions whose subject is a clause, each with its line."""
+    return [
+        f"{node.lineno}: {node.name}"
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and CLAUSE_NAME.match(node.name)
+    ]
+
+
 def in_package(name: str) -> list[str]:
     """Return all findings in the files of a package, each with its file and line."""
     return [
@@ -129,6 +138,35 @@ def test_text_beside_the_package_is_plain(folder: str) -> None:
         for finding in banned(text)
     ]
     assert not found, "\n".join(found)
+
+
+def test_names_of_tests_begin_with_an_actor_or_a_thing() -> None:
+    root = PACKAGE.parents[1]
+    found = [
+        f"{path.relative_to(root)}:{name}"
+        for path in sorted((root / "tests").rglob("*.py"))
+        for name in clause_names(path.read_text())
+    ]
+    assert not found, "begin with the worker, the node, the run, or the thing:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def test_who_is_late_is_refused(): pass",
+        "def test_what_is_late_is_refused(): pass",
+        "async def test_whoever_comes_late_is_refused(): pass",
+        "def test_whatever_comes_late_is_refused(): pass",
+        "class TestLate:\n    def test_nobody_waits(self): pass",
+        "def test_of_two_results_one_is_refused(): pass",
+    ],
+)
+def test_a_name_whose_subject_is_a_clause_is_noticed(code: str) -> None:
+    assert clause_names(code)
+
+
+def test_plain_names_of_tests_pass() -> None:
+    assert clause_names("def test_a_late_result_is_refused(): pass\ndef test_offers(): pass\ndef of_two(): pass") == []
 
 
 def test_the_package_itself_is_plain() -> None:

@@ -31,6 +31,9 @@ BANNED = {
 }
 """Each pattern (case matters) with what to write instead. Patterns anchored to a sentence match at its first word."""
 
+CLAUSE_NAME = re.compile(r"test_(?:who|whom|whose|whoever|what|whatever|of|nobody)_")
+"""How a test's name begins whose subject is a clause. The remedy: `test_`, the actor or the thing, a verb."""
+
 _IMPERATIVES = """
     abort accept acknowledge add admit advance aggregate allow answer append apply ask assert assign attach average
     await begin bind block break bring buffer build cache calculate call cancel carry change charge check choose

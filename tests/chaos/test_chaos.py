@@ -37,7 +37,7 @@ def test_runs_under_random_faults_end_as_they_must(piece: int) -> None:
 
 
 @pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once_is_mended(seed: int) -> None:
+def test_seeds_that_once_failed_pass(seed: int) -> None:
     play(str(seed))
 
 
@@ -70,14 +70,14 @@ def test_a_node_that_takes_a_new_controller_for_the_old_one_is_found(
         play(seed)
 
 
-def test_what_is_acknowledged_before_it_is_copied_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_acknowledgement_before_the_copy_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     play("s51")
     monkeypatch.setattr(Takeover, "_holds", lambda cluster, row: False)
     with pytest.raises(Failed, match="and lost"):
         play("s51")
 
 
-def test_what_the_modes_hold_fixed_is_varied() -> None:
+def test_varied_cases_combine_every_pair_of_settings() -> None:
     """Each of these is met with and without each other one."""
     cases = [case_of(f"{VARIED}{seed}").settings for seed in range(400)]
     traits = [

@@ -59,7 +59,7 @@ MATRIX: dict[str, Any] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_matrix_says_how_to_continue(barnraise, tmp_path: Path, number: int) -> None:
     (tmp_path / "matrix.yaml").write_text(json.dumps(MATRIX))
     process = barnraise("attack", "matrix.yaml", "--processes", "1")
     process.wait_for(lambda text: "1/120 " in text)
@@ -77,7 +77,7 @@ def test_a_matrix_that_is_interrupted_says_how_to_go_on(barnraise, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_who_does_not_train_is_discredited_and_told_of(barnraise, run_file) -> None:
+def test_a_node_that_does_not_train_is_discredited_and_reported(barnraise, run_file) -> None:
     """Real processes train, and no node could repeat their tasks.
 
     The uploads of two of the four workers have nothing to do with their rows.

@@ -17,7 +17,7 @@ BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 
 
 @pytest.mark.slow
-def test_half_of_the_work_is_done_anew_and_told_of(run_file: Callable[..., Path], tmp_path: Path) -> None:
+def test_half_of_the_contributions_are_audited_and_reported(run_file: Callable[..., Path], tmp_path: Path) -> None:
     training = {"tokens": 60_000, "batch_size": 4, "local_steps": 4, "learning_rate": 0.003, "audits": 0.5}
     training |= {"downlink_compression": "int4", "compression": "int8"}
     workers = [{"name": name} for name in ("one", "two", "three")]

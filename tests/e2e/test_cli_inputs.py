@@ -106,7 +106,7 @@ def test_train_refuses_what_check_refuses(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "simulate", "lab"])
-def test_a_link_that_nobody_knows(folder: Path, command: str) -> None:
+def test_an_unknown_link_is_refused(folder: Path, command: str) -> None:
     if command == "lab" and (lack := namespaces.missing()):
         pytest.skip(f"no lab here: {lack}")
     refused = barnraise(folder, command, "run.yaml", "--network", "celular")

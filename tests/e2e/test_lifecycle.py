@@ -82,7 +82,7 @@ def test_an_interrupted_run_trains_on_and_is_finished_early(barnraise, run_file)
     once_in_versions(run_dir)
 
 
-def test_a_run_that_nobody_works_on_is_finished(barnraise, run_file) -> None:
+def test_a_run_without_workers_is_finished(barnraise, run_file) -> None:
     train = barnraise("train", str(run_file(training=ENDLESS)), "--json")
     run_dir = run_dir_of(train)
     train.wait_for(accepted(run_dir, 5))

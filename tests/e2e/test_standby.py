@@ -25,7 +25,7 @@ def accepted(run: Path) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_the_standby_of_a_killed_controller_goes_on_with_its_workers(barnraise, run_file, tmp_path: Path) -> None:
+def test_the_standby_of_a_killed_controller_continues_with_its_workers(barnraise, run_file, tmp_path: Path) -> None:
     path = run_file(
         workers=[],
         training={"tokens": 10**9, "batch_size": 4, "local_steps": 5},

@@ -111,7 +111,7 @@ def test_payloads_that_take_longer_than_a_task_all_arrive(barnraise, run_file) -
 
 
 @pytest.mark.slow
-def test_an_upload_that_is_cut_goes_on_where_it_stood(barnraise, run_file) -> None:
+def test_an_interrupted_upload_resumes(barnraise, run_file) -> None:
     training = TRAINING | {"tokens": 10**6, "overlap": False}
     host = barnraise("serve", str(run_file(model=MODEL, training=training, workers=[])))
     file = host.wait_for(lambda text: (m := re.search(r"barnraise join '@(\S+)'", text)) and m[1])

@@ -184,7 +184,7 @@ def a_forged_history(run_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_who_did_not_do_its_tasks_is_found_afterwards(
+def test_verify_finds_the_node_that_skipped_its_tasks(
     barnraise: Callable[..., Process], run_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Honest work is the same to the bit, whatever versions were taken in on the way; the liar's is not."""

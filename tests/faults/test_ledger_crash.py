@@ -179,7 +179,7 @@ def test_a_payload_without_its_row_never_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_a_power_loss_does_to_unsynced_bytes_is_harmless(tmp_path: Path, seed: int) -> None:
+def test_unsynced_bytes_that_a_power_loss_damages_do_no_harm(tmp_path: Path, seed: int) -> None:
     """Pages of an unfinished append reach the disk in any order: cut, zeroed or scrambled, they are not counted."""
     path = tmp_path / "ledger.sqlite"
     generator = random.Random(seed)

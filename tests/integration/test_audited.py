@@ -69,7 +69,7 @@ def play(folder: Path, executors: dict[str, Any] | None = None, asynchronous: bo
 
 
 @pytest.mark.parametrize("downlink", ["none", "int8"])
-def test_what_is_done_anew_is_what_was_sent(told: Told, tmp_path: Path, downlink: str) -> None:
+def test_an_audit_reproduces_the_sent_update(told: Told, tmp_path: Path, downlink: str) -> None:
     """From versions that are taken back, too: rounding aside it is the same."""
     report = play(tmp_path, downlink_compression=downlink)
     assert len(told) * 4 * 4 * 16 >= report.tokens / 4
@@ -78,12 +78,12 @@ def test_what_is_done_anew_is_what_was_sent(told: Told, tmp_path: Path, downlink
     assert min(note.cosine for _, note in told) > 0.999_999
 
 
-def test_what_is_sent_in_few_bits_is_near(told: Told, tmp_path: Path) -> None:
+def test_an_audit_comes_near_a_quantised_update(told: Told, tmp_path: Path) -> None:
     play(tmp_path, compression="int8")
     assert 1e-6 < max(note.distance for _, note in told) < 0.1
 
 
-def test_a_lie_is_told_of(told: Told, tmp_path: Path) -> None:
+def test_a_false_update_is_reported(told: Told, tmp_path: Path) -> None:
     play(tmp_path, {"bob": making({"kind": "sign_flip", "factor": 10.0}, "bob")})
     lies = [note for node, note in told if node == "bob"]
     honest = [note for node, note in told if node != "bob" and note.by != "bob"]
@@ -98,7 +98,7 @@ def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
     assert play(tmp_path).ledger_hash == play(tmp_path).ledger_hash
 
 
-def test_doing_it_anew_leaves_no_trace_in_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_leaves_no_trace_in_the_auditor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither in moments nor in residual: it is as if nothing had been done in that time."""
     options = {"inner_optimizer": "adamw", "learning_rate": 0.01, "compression": "int8", "error_feedback": True}
     done = play(tmp_path, **options)
@@ -137,7 +137,7 @@ def test_a_stateless_task_is_done_again_as_it_was(
     assert convicted == []
 
 
-def test_who_skips_a_batch_that_is_not_finite_is_honest(
+def test_a_worker_that_skips_a_non_finite_batch_is_not_convicted(
     told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others go through as many batches, and take as few steps."""
@@ -190,7 +190,7 @@ LIES = [
 
 
 @pytest.mark.parametrize("lie", LIES, ids=[lie["kind"] for lie in LIES])
-def test_who_lies_of_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
+def test_a_node_that_lies_about_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
     """Two other nodes that agree with each other convict the liar, and the controller convicts no other node."""
     play(tmp_path, {"bob": making(lie, "bob")}, tokens=32_768, **STATELESS)
     assert convicted

@@ -193,7 +193,7 @@ def test_a_controller_that_answers_again_is_followed_and_keeps_its_workers(tmp_p
     within(60, play())
 
 
-def test_who_does_not_count(tmp_path: Path) -> None:
+def test_strangers_and_workers_with_a_later_term_are_not_counted_as_present(tmp_path: Path) -> None:
     async def play() -> None:
         async with deserted(tmp_path, "a") as scene:
             deciding = asyncio.ensure_future(scene.candidacy.decide())
@@ -217,7 +217,7 @@ def test_who_does_not_count(tmp_path: Path) -> None:
     within(60, play())
 
 
-def test_a_worker_that_does_not_greet_is_asked_who_it_is(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_greet_is_asked_to_identify_itself(tmp_path: Path) -> None:
     async def play() -> None:
         async with deserted(tmp_path, "a") as scene:
             deciding = asyncio.ensure_future(scene.candidacy.decide())

@@ -44,7 +44,7 @@ async def flood(stranger: Guest, count: int) -> None:
 
 
 @both
-def test_wrong_proofs_keep_nobody_out(tmp_path: Path, use_zmq: bool) -> None:
+def test_a_flood_of_wrong_proofs_keeps_no_newcomer_out(tmp_path: Path, use_zmq: bool) -> None:
     run = run_directory(tmp_path, use_zmq=use_zmq)
 
     async def play() -> None:

@@ -44,7 +44,7 @@ def test_the_rehearsal_passes_every_part_but_the_runs() -> None:
     assert all(part in found.stdout for part in ("copy from the card", "update", "take a version in"))
 
 
-def test_what_was_measured_stands_when_the_time_is_over() -> None:
+def test_measurements_are_kept_when_the_time_is_over() -> None:
     found = gpu("--quick", "--deadline", "0")
     assert found.returncode == 0
     assert found.stdout.count("no time left") == 4

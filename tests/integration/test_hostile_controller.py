@@ -173,7 +173,7 @@ def test_a_manifest_that_quotes_escapes_cannot_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("intervals", [(0.0, 10.0), (1.0, 0.0), (1e-5, 1.0), (1.0, 1e9)])
-def test_intervals_that_nobody_can_keep_are_refused(tmp_path: Path, intervals: tuple[float, float]) -> None:
+def test_impossible_intervals_are_refused(tmp_path: Path, intervals: tuple[float, float]) -> None:
     controller = Scripted(tmp_path)
     controller.intervals = intervals
     outcome = controller.run()
@@ -194,7 +194,7 @@ def test_intervals_that_nobody_can_keep_are_refused(tmp_path: Path, intervals: t
         ({**model(), "n_positions": 4}, {}, "has rows of 16 tokens"),
     ],
 )
-def test_what_cannot_work_here_is_refused_before_it_is_built(
+def test_a_worker_refuses_impossible_settings_before_it_builds_the_model(
     tmp_path: Path, resolved: dict[str, Any], settings: dict[str, Any], reason: str
 ) -> None:
     controller = Scripted(tmp_path, resolved, **settings)
@@ -262,7 +262,7 @@ def test_a_snapshot_whose_bytes_are_wrong_is_given_up(
     assert controller.left == outcome.reason
 
 
-def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path) -> None:
+def test_an_error_in_the_training_thread_is_reported_to_both_sides(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     rows = np.full((64, CONTEXT), VOCABULARY + 9, np.uint16)  # ids that the vocabulary has not
     shard = controller.add(rows.tobytes())
@@ -277,7 +277,7 @@ def test_what_breaks_in_the_training_thread_is_told_to_both_sides(tmp_path: Path
     assert controller.left == outcome.reason.replace(f"{tmp_path}/cache/", ""), "the controller is told no paths"
 
 
-def test_what_the_disk_of_a_volunteer_says_stays_there(tmp_path: Path) -> None:
+def test_paths_of_a_volunteers_disk_are_not_sent_to_the_controller(tmp_path: Path) -> None:
     controller = Scripted(tmp_path)
     (tmp_path / "cache").write_text("a file where the folder should be")
     outcome = controller.run(leaves=True)
@@ -332,7 +332,7 @@ class Finishing(Scripted):
         return (Stop("the run is over"), None) if isinstance(message, Offer) else super().answer(message)
 
 
-def test_files_of_the_cache_that_are_not_whole_are_fetched_anew(tmp_path: Path) -> None:
+def test_incomplete_files_of_the_cache_are_fetched_again(tmp_path: Path) -> None:
     controller, cache = Finishing(tmp_path), tmp_path / "cache"
     cache.mkdir()
     for info in controller.dataset.files():

@@ -16,7 +16,7 @@ from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Offe
 from .test_server import Client, Cluster, run, update
 
 
-def test_what_a_node_has_not_signed_is_refused_before_its_payload_is_asked_for(tmp_path: Path) -> None:
+def test_an_unsigned_contribution_is_refused_before_its_upload(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client(signs=True)
         await client.hello()

@@ -121,7 +121,7 @@ def test_a_liar_is_refused_where_updates_have_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nan", "inf"])
-def test_what_is_not_finite_is_refused_and_harms_nobody(kind: str, tmp_path: Path) -> None:
+def test_non_finite_updates_are_refused_and_harm_no_honest_node(kind: str, tmp_path: Path) -> None:
     judged, losses = outcome(tmp_path, {"kind": kind})
     lies = [one for one in judged if one.node == LIAR]
     assert lies

@@ -108,7 +108,7 @@ def test_nothing_more_is_read_while_too_much_waits(tmp_path: Path, monkeypatch: 
     run(tmp_path, scenario)
 
 
-def test_who_comes_while_the_disk_is_full_is_told_so_and_gets_in_later(tmp_path: Path) -> None:
+def test_an_enrolment_fails_while_the_disk_is_full_and_works_later(tmp_path: Path) -> None:
     @contextmanager
     def full() -> Iterator[TokenBook]:
         raise StorageError("no space left on device")

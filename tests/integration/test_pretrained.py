@@ -73,7 +73,7 @@ def prepared(folder: Path, **data: Any) -> RunDirectory:
     return run
 
 
-def test_a_pretrained_model_goes_on_with_its_own_tokenizer(folder: Path) -> None:
+def test_a_pretrained_model_keeps_its_own_tokenizer(folder: Path) -> None:
     run = prepared(folder)
     dataset, own = Dataset.open(run.data), AutoTokenizer.from_pretrained(folder / "model")
     assert dataset.meta.vocab_size == len(own)
@@ -90,7 +90,7 @@ def test_a_pretrained_model_goes_on_with_its_own_tokenizer(folder: Path) -> None
     )
 
 
-def test_what_is_exported_has_the_tokenizer_and_the_dropout_of_the_folder(folder: Path) -> None:
+def test_an_exported_model_has_the_tokenizer_and_the_dropout_of_the_folder(folder: Path) -> None:
     run = prepared(folder)
     Ledger(run.ledger).close()
     shutil.move(folder / "model", folder / "elsewhere")
@@ -143,7 +143,7 @@ def test_the_same_tokenizer_by_another_name_is_none_other(folder: Path) -> None:
     verify(document(content(tokenizer="copy")), purpose=Purpose.TRAIN)
 
 
-def test_an_exported_model_of_bytes_goes_on_with_bytes(folder: Path) -> None:
+def test_an_exported_byte_model_keeps_its_byte_tokenizer(folder: Path) -> None:
     for name, file in tokenizers.ByteTokenizer().files().items():
         (folder / "model" / name).write_bytes(file)
     verify(document(content(tokenizer="bytes")), purpose=Purpose.TRAIN)

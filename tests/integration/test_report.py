@@ -245,7 +245,7 @@ def test_a_run_with_a_damaged_ledger_still_has_the_model_of_its_checkpoint(
     assert "barnraise finish" in capsys.readouterr().err
 
 
-def test_a_payload_without_its_row_is_told_of_before_it_is_dropped(text_run: tuple[RunDirectory, Plan]) -> None:
+def test_a_payload_without_its_row_is_reported_before_it_is_dropped(text_run: tuple[RunDirectory, Plan]) -> None:
     run, _ = text_run
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         ledger.commit(

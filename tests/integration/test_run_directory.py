@@ -71,7 +71,7 @@ def content(run: RunDirectory) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files}
 
 
-def test_an_edit_of_what_must_not_change_is_refused_and_nothing_is_touched(run: RunDirectory) -> None:
+def test_a_forbidden_edit_is_refused_and_no_file_is_touched(run: RunDirectory) -> None:
     edit(run, "context: 32", "context: 64")
     before = content(run)
     with pytest.raises(RunFileError, match=r"data\.context was 32 and is 64\. These cannot change in a run"):
@@ -81,7 +81,7 @@ def test_an_edit_of_what_must_not_change_is_refused_and_nothing_is_touched(run: 
     close(start(run, plan_of(run)))
 
 
-def test_an_edit_of_what_may_change_is_on_the_ledger_once(run: RunDirectory) -> None:
+def test_an_allowed_edit_is_on_the_ledger_once(run: RunDirectory) -> None:
     edit(run, r"(?m)^  tokens: \d+", "  tokens: 77000")
     told = []
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_a_run_begun_before_run_files_were_kept_is_resumed_with_the_one_it_has(t
     close(again)
 
 
-def test_a_run_of_an_older_barnraise_goes_on_with_the_old_names_of_keys(run: RunDirectory) -> None:
+def test_a_run_of_an_older_barnraise_resumes_with_the_old_names_of_keys(run: RunDirectory) -> None:
     """Its run.yaml and its ledger have them. Neither is a change, and run.yaml stays as it is."""
     text = yaml.safe_dump(older(yaml.safe_load(run.run_file.read_text())))
     run.run_file.write_text(text)

@@ -231,7 +231,7 @@ def test_a_contribution_moves_the_model_once_however_often_it_is_sent(tmp_path: 
     run(tmp_path, scenario)
 
 
-def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
+def test_the_inspected_payload_is_the_committed_one(tmp_path: Path) -> None:
     """Others of the same assignment, offered while the first is on its way or inspected, never take its place."""
 
     async def scenario(cluster: Cluster) -> None:
@@ -254,7 +254,7 @@ def test_what_was_inspected_is_what_is_committed(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Path) -> None:
+def test_an_upload_resumes_after_a_broken_connection(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client, content = await cluster.client(), update(-0.25)
         await client.hello()
@@ -279,7 +279,7 @@ def test_an_upload_goes_on_where_it_stood_when_the_connection_broke(tmp_path: Pa
     run(tmp_path, scenario)
 
 
-def test_parts_of_what_nobody_asked_for_are_answered(tmp_path: Path) -> None:
+def test_unrequested_payload_chunks_are_answered(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client()
         await client.hello()
@@ -316,7 +316,7 @@ def test_poison_is_refused_and_journaled(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_malformed_frames_are_dropped_and_journaled_and_harm_nobody(tmp_path: Path) -> None:
+def test_malformed_frames_are_dropped_and_journaled_without_harm_to_others(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         bad, good = await cluster.client(), await cluster.client()
         await bad.hello()
@@ -353,7 +353,7 @@ def test_a_reader_that_breaks_takes_the_run_with_it_and_leaves_nothing_open(tmp_
     asyncio.run(main())
 
 
-def test_what_is_not_kept_is_gone_and_an_unknown_session_is_asked_who_it_is(tmp_path: Path) -> None:
+def test_an_unknown_blob_is_gone_and_an_unknown_session_is_asked_to_identify_itself(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         client = await cluster.client()
         await client.send(RequestTask(have=0))
@@ -400,7 +400,7 @@ def test_a_revoked_member_is_told_so_and_gets_in_under_no_name(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
-def test_an_invite_that_was_taken_back_lets_nobody_in(tmp_path: Path) -> None:
+def test_a_revoked_invite_admits_no_node(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         invite = Invite.create("h", 1, "test", cluster.keys.public, now=time.time(), lifetime=100.0, uses=5)
         cluster.book.add(invite)

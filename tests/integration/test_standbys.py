@@ -365,7 +365,7 @@ class TestStrangers:
 
         within(60, play())
 
-    def test_one_who_cannot_be_answered_is_refused_and_the_controller_goes_on(self, tmp_path: Path) -> None:
+    def test_a_standby_that_cannot_be_answered_is_refused_and_the_controller_continues(self, tmp_path: Path) -> None:
         run = run_directory(tmp_path)
 
         async def play() -> None:
@@ -474,10 +474,10 @@ class TestFencing:
         assert predecessors(run) == ["zmq://a:1"]
 
     @pytest.mark.parametrize("forged", ["f" * 64, ""])
-    def test_a_made_up_epoch_ends_nobody(self, tmp_path: Path, forged: str) -> None:
+    def test_a_forged_epoch_ends_no_controller(self, tmp_path: Path, forged: str) -> None:
         assert self.outcome(tmp_path, lambda led: Term(2**50, forged)) is None
 
-    def test_its_own_term_ends_nobody(self, tmp_path: Path) -> None:
+    def test_its_own_term_does_not_end_the_controller(self, tmp_path: Path) -> None:
         assert self.outcome(tmp_path, lambda led: led.host.server.standbys.term) is None
 
 
@@ -546,7 +546,7 @@ class TestRefusals:
         within(60, play())
 
 
-def test_what_a_lost_connection_cut_short_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_standby_resumes_a_download_after_a_lost_connection(tmp_path: Path) -> None:
     content = bytes(range(256)) * (3 * CHUNK_BYTES // 256)
     blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
 

@@ -60,7 +60,7 @@ def seen_of(folder: Path, let_in: dict[str, int], *changes: NodeChanged) -> Seen
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", [ReplayedMessage, TamperedFrame])
-def test_what_is_replayed_or_changed_on_its_way_does_not_get_in(
+def test_replayed_and_tampered_frames_are_not_admitted(
     kind: type[ReplayedMessage | TamperedFrame], way: str, tmp_path: Path
 ) -> None:
     async def test() -> tuple[list[Trace], dict[str, int]]:

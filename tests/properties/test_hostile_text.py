@@ -232,7 +232,7 @@ def harmless(text: str, name: str) -> None:
 @example(text="".join(PIECES))
 @example(text=HUGE)
 @example(text=f"ann{PIECES[6]}")
-def test_a_terminal_obeys_nothing_that_somebody_else_said(name: str, text: str) -> None:
+def test_text_from_other_nodes_cannot_control_the_terminal(name: str, text: str) -> None:
     printer = TERMINAL[name]
     with tempfile.TemporaryDirectory() as folder:
         shown = printer(a_run(Path(folder), text), text)
@@ -247,7 +247,7 @@ def test_a_terminal_obeys_nothing_that_somebody_else_said(name: str, text: str) 
 @given(text=texts)
 @example(text="".join(PIECES))
 @example(text=HUGE)
-def test_a_page_has_what_somebody_else_said_as_text(name: str, text: str) -> None:
+def test_a_page_shows_text_from_other_nodes_as_text(name: str, text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = PAGES[name](a_run(Path(folder), text), text)
     harmless(page, name)

@@ -34,7 +34,7 @@ class Run:
 
 
 @given(shard_rows, st.integers(0, 60), st.integers(1, 5), asked)
-def test_whoever_takes_what_each_row_gets_its_turn(
+def test_rows_are_assigned_evenly_in_any_order_of_requests(
     sizes: list[int], first: int, most: int, asked: list[tuple[int, int]]
 ) -> None:
     run = Run(sizes, first)
@@ -81,7 +81,7 @@ def test_a_task_has_rows_of_one_length(shards: list[tuple[int, int]], asked: lis
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([32, 64, 128])), min_size=1, max_size=6), asked)
 @example([(1, 32), (3, 32)], [(0, 1), (0, 1), (0, 1), (1, 1), (0, 2), (0, 1)])  # a task goes round within one shard
-def test_who_can_do_no_long_rows_finds_short_ones_though_long_ones_are_behind(
+def test_a_node_without_memory_for_long_rows_gets_short_rows(
     shards: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
     sizes, lengths = [size for size, _ in shards], [length for _, length in shards]

@@ -338,7 +338,7 @@ def test_noise_moves_nothing() -> None:
     assert steady.renew() == {}
 
 
-def test_among_equals_a_vacancy_goes_to_who_gains_most_so_few_move() -> None:
+def test_a_vacancy_goes_to_the_node_that_gains_most_so_few_move() -> None:
     nodes = [NodeView(str(i), 100.0 - i) for i in range(20)]
     market = Market(nodes=nodes, tasks=[TaskView(j, 1000) for j in range(20)])
     assert list(market.leave("0").values()) == [None]  # equals do not displace each other

@@ -25,7 +25,7 @@ def candidate(*workers: str, **owners: str) -> Succession:
 
 
 class TestSuccession:
-    def test_silence_alone_confirms_nobody(self) -> None:
+    def test_silence_alone_confirms_no_standby(self) -> None:
         succession = candidate("a", "b", "c")
         assert {succession.look(LEASE + second, complete=True) for second in range(10_000)} == {Stage.CANDIDATE}
 
@@ -92,7 +92,7 @@ class TestSuccession:
             silence += TICK
         assert silence >= begin + 100.0
 
-    def test_a_late_majority_that_goes_back_begins_anew(self) -> None:
+    def test_a_late_majority_that_returns_restarts_the_count(self) -> None:
         succession, silence = candidate("a"), LEASE + PROMPT + 1.0
         for _ in range(20):
             succession.greeted("a", silence)
@@ -171,7 +171,7 @@ class TestDurability:
         assert durability.over(1000.0)
         assert durability.lower(1000.0, ["a", "b"])
 
-    def test_what_does_not_wait_is_never_lowered(self) -> None:
+    def test_durability_without_waiting_is_never_lowered(self) -> None:
         assert not Durability(False, 0.0, 0.0).lower(1000.0, [])
 
 
@@ -352,7 +352,7 @@ def test_a_dead_controller_is_replaced_and_loses_no_more_than_what_was_not_copie
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_cut_to_the_standby_alone_and_then_a_short_outage_replace_nobody(seed: int) -> None:
+def test_a_partitioned_standby_and_a_short_outage_do_not_replace_the_controller(seed: int) -> None:
     world = World(seed, wait=False)
     world.run(20.0)
     world.cut([[CONTROLLER, *world.workers], [STANDBY]])

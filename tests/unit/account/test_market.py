@@ -59,7 +59,7 @@ def test_a_run_tells_it_before_its_controller_has(
     assert told["no_market"] == ("" if stands else why.partition(": ")[2])
 
 
-def test_what_the_controller_noted_counts_more(tmp_path: Path) -> None:
+def test_notes_of_the_controller_override_the_computed_market_state(tmp_path: Path) -> None:
     figures = notes.Matched(2, 3, 9, 4, 1.0, 1.0, 0.0)
     stood = read(a_run(tmp_path / "1", OTHER, [80], figures))
     assert (stood.dispatch.market.stands, stood.as_json()["market_events"]) == (True, 9)

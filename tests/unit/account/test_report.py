@@ -152,7 +152,7 @@ def test_timeline_colours_outcomes(drawn: set[str], tmp_path: Path) -> None:
     assert shown - {"open"} == drawn - {"open"}  # its grey is in the letters too
 
 
-def test_timeline_of_nobody(tmp_path: Path) -> None:
+def test_a_timeline_without_nodes_is_empty(tmp_path: Path) -> None:
     charts.timeline_chart(tmp_path / "timeline.png", [], [], 0.0)
     assert rgb(charts.BLUE) not in colours(tmp_path / "timeline.png")
 

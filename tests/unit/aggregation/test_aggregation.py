@@ -210,7 +210,7 @@ def test_bits_do_not_depend_on_threads() -> None:
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-def test_who_leaves_last_gives_torch_its_threads_back() -> None:
+def test_the_last_thread_to_leave_restores_the_thread_count_of_torch() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -306,7 +306,7 @@ def test_with_a_share_the_message_says_what_helps() -> None:
         ([], {}, "empty"),
     ],
 )
-def test_what_cannot_work_is_refused(name: Any, options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(name: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         aggregation.create(name, **options)
     with pytest.raises(OptionError, match=message):
@@ -336,7 +336,7 @@ def test_names_and_traits() -> None:
 @pytest.mark.parametrize(
     "bad", [torch.zeros(3), torch.zeros(3, 2, dtype=torch.int64), [], [torch.zeros(2), torch.zeros(3)]]
 )
-def test_what_is_no_updates_is_refused(bad: Any) -> None:
+def test_input_that_is_no_matrix_of_updates_is_refused(bad: Any) -> None:
     with pytest.raises(InputError):
         aggregation.create("mean")(bad)
 

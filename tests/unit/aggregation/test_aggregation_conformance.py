@@ -122,7 +122,7 @@ class ByNodes(Mean):
         return np.full((1, len(context.nodes)), 1.0 / len(context.nodes))
 
 
-def test_behind_what_merges_a_rule_is_told_of_the_rows_that_are_left() -> None:
+def test_a_rule_behind_bucketing_gets_the_nodes_of_the_merged_rows() -> None:
     rule = ByNodes()
     chain = Chain([Bucketing(s=2), rule])
     rows = updates(4)

@@ -88,7 +88,7 @@ def test_updates_within_the_bound_stay_as_they_are(clipping: tuple[str, dict[str
 
 
 @given(clippings, rows, st.integers(0, 2), st.sampled_from([1e3, -1e8, 1e150, 1e200, np.nan, np.inf, -np.inf]))
-def test_no_row_that_goes_on_is_longer_than_an_honest_one(
+def test_no_clipped_row_is_longer_than_an_honest_one(
     clipping: tuple[str, dict[str, Any]], x: Tensor, liars: int, lie: float
 ) -> None:
     name, options = clipping

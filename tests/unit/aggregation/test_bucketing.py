@@ -50,7 +50,7 @@ def test_the_place_in_the_buffer_has_no_part_in_it(order: list[str], version: in
     assert [set(bucket) for bucket in buckets(version, order, 2)] == [set(b) for b in buckets(version, NODES, 2)]
 
 
-def test_each_version_draws_anew_and_all_mates_are_as_likely() -> None:
+def test_each_version_draws_new_buckets_with_equal_chances() -> None:
     mates = Counter(frozenset(bucket) for version in range(3900) for bucket in buckets(version, NODES[:4], 2))
     assert set(mates) == {frozenset(pair) for pair in combinations(NODES[:4], 2)}
     assert all(abs(count - 1300) < 5 * 1300**0.5 for count in mates.values())
@@ -71,7 +71,7 @@ def test_each_version_draws_anew_and_all_mates_are_as_likely() -> None:
         (["bucketing", "krum"], {"s": 4, "f": 0.1}, 17, 1),
     ],
 )
-def test_what_follows_is_counted_for_what_is_left(
+def test_the_minimum_of_the_inner_rule_is_scaled_by_the_bucket_size(
     name: Any, options: dict[str, Any], needed: int, withstood: int | None
 ) -> None:
     rule = aggregation.create(name, **options)
@@ -104,7 +104,7 @@ def test_the_message_says_behind_what() -> None:
         (["krum", "bucketing", "mean"], "'krum' ends a chain"),
     ],
 )
-def test_what_cannot_work_is_refused(name: Any, message: str) -> None:
+def test_invalid_options_are_refused(name: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         aggregation.create(name)
     with pytest.raises(OptionError, match="at least 1"):

@@ -160,7 +160,7 @@ def test_learns_under_attack(options: dict[str, Any], attack: Callable[[Tensor],
     assert logistic_loss(Remembering(**options), attack) < honest + 0.1
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     for bad in ({"tau": 0.0}, {"tau": -1.0}, {"iterations": 0}, {"f": 1}):
         with pytest.raises(OptionError):
             aggregation.create(NAME, **bad)
@@ -173,7 +173,7 @@ class Clipped(Run):
         return aggregation.create(NAME, iterations=2)
 
 
-def test_a_resume_goes_on_from_the_previous_aggregate(tmp_path: Path) -> None:
+def test_a_resume_continues_from_the_previous_aggregate(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
     whole = Clipped(tmp_path / "whole")

@@ -122,7 +122,7 @@ def test_threads_and_chunks_leave_what_is_kept_as_it_is() -> None:
         assert same(server.state(), expected.state())
 
 
-def test_what_is_kept_is_in_checkpoints_and_goes_on_from_there() -> None:
+def test_the_memory_of_a_rule_is_checkpointed_and_restored() -> None:
     whole, first, second = make_server(), make_server(), make_server()
     digests = advance(whole, 9)
     assert advance(first, 4) == digests[:4]
@@ -156,7 +156,7 @@ def test_a_fragment_moves_its_own_part_of_what_is_kept() -> None:
             assert not len(changed) or 4096 <= int(changed.min()) <= int(changed.max()) < 8192
 
 
-def test_what_goes_in_front_of_such_a_rule_sees_the_updates_alone() -> None:
+def test_a_pre_aggregation_before_a_stateful_rule_sees_only_the_updates() -> None:
     chain = Chain([NearestNeighbourMixing(f=1), Momentum()])
     x = torch.randn(5, 50, generator=torch.Generator().manual_seed(0))
     context = Context.first(chain.keeps, 5, 50, np.dtype(np.float32))
@@ -167,7 +167,7 @@ def test_what_goes_in_front_of_such_a_rule_sees_the_updates_alone() -> None:
     torch.testing.assert_close(chain(x, context=context), mixed / 2 + torch.from_numpy(kept) / 2)
 
 
-def test_what_was_kept_of_nodes_that_are_gone_is_dropped() -> None:
+def test_the_memory_of_departed_nodes_is_dropped() -> None:
     """Neither a node that is in a version now and then nor one that came last is forgotten, after a load as well."""
     server, codec = make_server(), compression.create("none")
     payload = codec.encode(update(1)).to_bytes()

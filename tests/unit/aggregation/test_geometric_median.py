@@ -45,12 +45,12 @@ def test_matches_the_reference(iterations: int, n: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("n", [3, 9, 11])
-def test_of_single_numbers_it_is_the_median(n: int) -> None:
+def test_the_result_for_single_numbers_is_the_median(n: int) -> None:
     x = updates(n, 1, seed=n).double()
     torch.testing.assert_close(aggregation.create(NAME)(x), x.median(0).values, rtol=0, atol=1e-4)
 
 
-def test_what_more_than_half_send_is_the_result() -> None:
+def test_the_update_of_a_majority_is_the_result() -> None:
     x = updates(7, 50)
     x[2:6] = x[1]
     torch.testing.assert_close(aggregation.create(NAME)(x), x[1])
@@ -131,6 +131,6 @@ def test_learns_under_attack(names: Any, options: dict[str, Any], attack: Callab
 
 
 @pytest.mark.parametrize("options", [{"iterations": 0}, {"iterations": 10**9}, {"f": 1}])
-def test_what_cannot_work_is_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         aggregation.create(NAME, **options)

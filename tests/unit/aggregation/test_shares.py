@@ -59,7 +59,7 @@ def test_a_rule_by_share_is_the_one_with_the_whole_number(name: Any, share: str)
     assert aggregation.withstood(name, {"f": float(exact)}, fewest - 1) is None
 
 
-def test_f_follows_those_who_are_there() -> None:
+def test_f_follows_the_number_of_nodes() -> None:
     found = [aggregation.withstood("trimmed_mean", {"f": 0.2}, n) for n in (20, 19, 10, 9, 5, 4)]
     assert found == [4, 3, 2, 1, 1, None]
 

@@ -55,7 +55,7 @@ def test_with_centered_clipping_both_keep_their_own() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3.4e38])
-def test_what_is_no_number_is_not_remembered(bad: float) -> None:
+def test_non_finite_values_do_not_enter_the_momentum(bad: float) -> None:
     rule = aggregation.create(["worker_momentum", "trimmed_mean"], f=1)
     context, x = history(rule, 5, 100, np.float32), updates(5, 100)
     rule(x, context=context)
@@ -146,7 +146,7 @@ class WithMomentum(Run):
         return aggregation.create(["worker_momentum", "centered_clipping"])
 
 
-def test_a_resume_goes_on_with_the_momenta(tmp_path: Path) -> None:
+def test_a_resume_restores_the_momenta(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
     whole = WithMomentum(tmp_path / "whole")

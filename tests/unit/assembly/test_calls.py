@@ -29,7 +29,7 @@ def test_a_path_a_mapping_and_a_loaded_run_file_are_one_run(tmp_path: Path) -> N
     assert len({barnraise.simulate(run_file).ledger_hash for run_file in given}) == 1
 
 
-def test_what_is_given_counts_instead_of_the_run_file() -> None:
+def test_arguments_override_the_run_file() -> None:
     report = barnraise.simulate(RUN_FILE, nodes=5, hours=0.01, seed=3, network="cellular")
     assert report.duration.virtual_seconds == pytest.approx(36.0)
     assert report.nodes == 6  # with the one that joins
@@ -44,7 +44,7 @@ def test_warnings_are_said() -> None:
 
 
 @pytest.mark.parametrize("given", [{"nodes": 0}, {"hours": -1.0}, {"hours": float("nan")}, {"tokens_per_second": 0.0}])
-def test_what_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
+def test_values_out_of_range_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="must be above 0 and finite"):
         barnraise.simulate(RUN_FILE, **given)
 
@@ -67,7 +67,7 @@ def test_a_call_that_would_block_an_event_loop_says_how_it_would_not() -> None:
         asyncio.run(notebook())
 
 
-def test_what_there_is_not_is_no_attribute() -> None:
+def test_an_unknown_attribute_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'retrain'"):
         barnraise.retrain  # noqa: B018
     assert {"train", "simulate", "serve", "join", "compression"} <= set(dir(barnraise))

@@ -57,7 +57,7 @@ def test_an_invite_has_a_role_uses_and_an_expiry(run: RunDirectory, capsys: pyte
         (("--expires", "999999999w"), "at most 10 years"),
     ],
 )
-def test_what_no_invite_can_be_is_refused_with_the_nearest_form(
+def test_invalid_options_of_an_invite_are_refused_with_the_nearest_form(
     run: RunDirectory, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], reason: str
 ) -> None:
     assert reason in said(capsys, "invite", str(run.path), *options, code=2)

@@ -165,7 +165,7 @@ def test_a_run_without_a_market_says_why(scheduler: str, reason: str) -> None:
     assert reason in found.dispatch.no_market
 
 
-def test_nodes_that_had_nothing_to_do_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_simulation_reports_nodes_without_work(capsys: pytest.CaptureFixture[str]) -> None:
     plan = resolve(load(RUN), purpose=Purpose.SIMULATE, nodes=60)
     found = simulate(plan, Trial(60))
     assert found.dispatch.contributors < found.nodes

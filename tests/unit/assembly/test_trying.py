@@ -75,7 +75,7 @@ def test_a_formula_reads_as_people_write_it(text: str, clauses: tuple[tuple[int,
 
 
 @pytest.mark.parametrize("text", ["", "()", "one or two", "1 or 0", "1 & %", "1.5", "9" * 200_000, "p cnf 1 1\n2 0"])
-def test_what_is_no_formula_is_refused_with_a_remedy(text: str) -> None:
+def test_text_that_is_no_formula_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(DataError):
         formula_text.parse(text)
 

@@ -124,7 +124,7 @@ def test_strangers_that_measure_the_loss_are_warned_of(folder: Path, capsys: pyt
         assert ("evaluation.by: is workers, and the loss is what two owners" in capsys.readouterr().err) == warned
 
 
-def test_who_looks_at_whose_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_how_contributions_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("check", "run.yaml") == 0
     assert "checked" not in capsys.readouterr().out, "workers are the host's own"
     assert run("check", "run.yaml", "--serve") == 0
@@ -243,7 +243,7 @@ def test_a_missing_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean run.yaml?" in json.loads(capsys.readouterr().out)["problems"][0]["message"]
 
 
-def test_what_this_machine_lacks_comes_with_what_cannot_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_missing_files_together_with_invalid_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.yaml").write_text(RUN.replace("story.txt", "gone.txt") + "controller: {lease: 0.1}\n")
     assert run("check", "run.yaml") == 2
     err = capsys.readouterr().err

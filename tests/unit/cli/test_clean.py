@@ -73,7 +73,7 @@ def test_removing_needs_a_word(left: tuple[Path, Path], monkeypatch: pytest.Monk
     assert len(list(home.glob("*/*"))) == 2
 
 
-def test_what_joins_left_goes_by_age(left: tuple[Path, Path]) -> None:
+def test_joined_folders_are_removed_by_age(left: tuple[Path, Path]) -> None:
     runs, home = left
     assert run_command("--joined", "--older", "7d", "--home", str(home), "--yes") == 0
     assert [folder.name for folder in home.glob("*/*")] == ["new"]
@@ -82,7 +82,7 @@ def test_what_joins_left_goes_by_age(left: tuple[Path, Path]) -> None:
     assert list(runs.iterdir())
 
 
-def test_what_is_in_use_stays(left: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_in_use_are_kept(left: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     runs, home = left
     (path,) = runs.iterdir()
     with identity.claimed(home / "some-run", "new") as (_, folder), RunDirectory.open(path).lock():

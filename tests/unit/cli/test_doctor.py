@@ -26,7 +26,7 @@ def few_open_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_each_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     code = run("--json")
     result = json.loads(capsys.readouterr().out)
     found = {row["name"]: row for row in result["checks"]}
@@ -39,7 +39,7 @@ def test_what_it_finds(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["loopback"]["ok"]
 
 
-def test_what_it_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_one_line_a_check_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     code = run()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("ok       python")

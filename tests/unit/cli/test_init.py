@@ -38,7 +38,7 @@ def test_the_file_is_short_unless_every_key_is_asked_for(tmp_path: Path) -> None
         assert "#max_multiplier:" in template.render(name, {})
 
 
-def test_presets_pass_check_once_what_they_name_is_filled_in(
+def test_presets_pass_check_once_their_files_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

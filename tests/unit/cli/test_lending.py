@@ -59,7 +59,7 @@ def test_it_counts_what_the_controller_answered() -> None:
     assert (told.accepted, told.refused, told.reason) == (1, 1, "too stale")
 
 
-def test_a_controller_that_is_lost_and_found_is_told_of() -> None:
+def test_a_lost_and_a_recovered_controller_are_reported() -> None:
     bench = working()
     before = reading(bench)
     assert before.silent == 0.0

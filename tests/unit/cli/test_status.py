@@ -218,7 +218,7 @@ def test_a_rule_without_such_a_number_or_that_is_not_told_has_no_f(
     assert told == [9, 10, None]
 
 
-def test_interrupted_run_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_run_says_how_to_continue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, BEGINNING)
     text = status_of(run, capsys)
     facts = [
@@ -246,7 +246,7 @@ def test_running_run_names_its_process(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     "found", [notes.Discredited(1, 9.3, until=609.0), notes.Offended(1, 10, "claims 99 steps", until=609.0)]
 )
-def test_who_was_found_guilty_is_told_as_such(
+def test_quarantined_and_banned_nodes_are_shown_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], found: notes.Sentence
 ) -> None:
     guilty: list[Decision] = [
@@ -267,7 +267,7 @@ def test_who_was_found_guilty_is_told_as_such(
     assert [row.state for row in living(state, {}, 700.0)] == ["left", "banned"]
 
 
-def test_a_running_run_says_who_is_held_off_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_held_off_nodes_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reason = "it was lost and came back 4 times lately"
     held, over = notes.HeldOff(seconds=20.0, reason=reason), notes.HeldOff(seconds=5.0, reason=reason)
     later = Noted(16.0, notes.Traffic(up=1, down=2))
@@ -313,7 +313,7 @@ def test_run_without_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("missing", ["ledger.sqlite", "run.yaml", "manifest.json", ""])
-def test_what_is_no_run_is_refused(missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_is_refused(missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path, BEGINNING)
     path = run.path / missing if missing else tmp_path / "nowhere"
     path.unlink(missing_ok=True)

@@ -92,7 +92,7 @@ def test_the_story_of_a_node_is_its_own(run: RunDirectory, capsys: pytest.Captur
     assert texts(told(run, capsys, "b"))[-1] == "3: b's contribution is refused: stale: 3 versions behind"
 
 
-def test_a_copy_is_told_with_what_it_is_a_copy_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_story_of_a_copy_names_its_original(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory.create("copied", tmp_path)
     run.run_file.write_text("")
     decisions: list[Decision] = [
@@ -118,7 +118,9 @@ def test_a_program_gets_the_decisions(run: RunDirectory, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("what", ["4", "nobody", "9" * 30, "-1", "1'; DROP TABLE nodes"])
-def test_what_is_not_there_is_said(run: RunDirectory, capsys: pytest.CaptureFixture[str], what: str) -> None:
+def test_an_unknown_assignment_or_node_is_refused_with_the_known_ones(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
     said = told(run, capsys, "--", what, code=2)
     assert "has neither an assignment nor a node" in said
     assert "its nodes are 7, b" in said

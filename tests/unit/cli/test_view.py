@@ -185,7 +185,7 @@ def test_columns_are_aligned() -> None:
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2Jgone", "two\nlines", "\x07bell", "\u202eright-to-left", "x" * 10_000])
-def test_what_comes_from_outside_cannot_command_the_terminal(hostile: str) -> None:
+def test_hostile_text_cannot_control_the_terminal(hostile: str) -> None:
     shown = printable(hostile)
     assert shown.isprintable()
     assert len(shown) <= 160
@@ -202,7 +202,7 @@ def test_links_are_shown_with_their_share_of_the_rate() -> None:
     assert use_line([]) == ""
 
 
-def test_of_many_links_the_busiest_are_shown() -> None:
+def test_the_busiest_of_many_links_are_shown() -> None:
     uses = [LinkUse(f"n{number}", float(number * 125_000), 0.0, None, None) for number in range(20)]
     assert [str(line).split()[0] for line in use_table(uses)[1:]] == [f"n{number}" for number in range(12, 20)]
 

@@ -141,7 +141,7 @@ def test_elements_of_one_magnitude_are_sent_by_turns(bits: float, x: Tensor) -> 
     assert float(sent.norm()) > 0.8 * 40 * float(x.norm())
 
 
-def test_of_equal_magnitudes_the_lowest_indices_are_sent() -> None:
+def test_the_lowest_indices_among_equal_magnitudes_are_sent() -> None:
     codec = compression.create("entropy_coded", bits=0.5)
     sent = codec.decode(codec.encode(SIGNS)).nonzero().flatten()
     assert 1000 < len(sent) < 2500

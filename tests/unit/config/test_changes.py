@@ -41,7 +41,7 @@ def test_a_run_file_written_and_read_again_has_not_changed(tmp_path: Any) -> Non
     assert changes(before, load(path)) == []
 
 
-def test_what_may_change_is_told() -> None:
+def test_allowed_edits_are_listed() -> None:
     before = kept(edited())
     after = edited(training__tokens=77, controller__port=4000, workers=[{"name": "b"}, {"name": "c"}])
     assert [str(change) for change in changes(before, after)] == [
@@ -61,7 +61,7 @@ def test_what_may_change_is_told() -> None:
         ("run.seed", 1, "run.seed was 0 and is 1"),
     ],
 )
-def test_what_must_not_change_is_refused_by_name(key: str, value: Any, message: str) -> None:
+def test_forbidden_edits_are_refused_by_name(key: str, value: Any, message: str) -> None:
     content = load(CONTENT).model_dump(mode="json")
     section, name = key.split(".")
     content[section][name] = value
@@ -90,7 +90,7 @@ def old_form(content: dict[str, Any]) -> dict[str, Any]:
     return {section: keys for section, keys in older.items() if keys}
 
 
-def test_what_an_older_barnraise_kept_is_read() -> None:
+def test_a_run_file_kept_by_an_older_barnraise_is_read() -> None:
     before = old_form(kept(edited()))
     assert "exchange" not in before
     assert before["training"]["aggregation_rule"] == "auto"

@@ -264,7 +264,9 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ("data", {"filles": ["b"]}, "filles", "unknown key; did you mean 'files'?"),
     ],
 )
-def test_what_is_said(section: str, keys: dict[str, Any], key: str, message: str) -> None:
+def test_each_invalid_value_is_reported_under_its_key(
+    section: str, keys: dict[str, Any], key: str, message: str
+) -> None:
     found = problems(with_keys(section, **keys))
     assert [name for name, _ in found] == [f"{section}.{key}"]
     assert message in found[0][1]
@@ -331,7 +333,7 @@ def test_many_problems_stay_on_one_screen() -> None:
     ],
     ids=range(18),
 )
-def test_what_is_no_run_file(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_text_that_is_no_run_file_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
     assert message in refusal_of(tmp_path, text)
 
 

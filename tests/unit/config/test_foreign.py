@@ -24,7 +24,7 @@ def test_each_name_is_there_once_and_is_none_of_ours() -> None:
 
 
 @pytest.mark.parametrize("foreign", FOREIGN, ids=IDS)
-def test_what_it_is_here_exists(foreign: Foreign) -> None:
+def test_every_named_replacement_of_a_foreign_key_exists(foreign: Foreign) -> None:
     named = set(re.findall(r"\b(?:run|data|model|controller|training|workers\[\])\.[a-z_]+", foreign.note))
     assert named | {foreign.key} - {""} <= OURS
     assert foreign.key or foreign.note

@@ -207,7 +207,7 @@ def test_nothing_is_credited_that_was_not_done() -> None:
     assert "claims no step" in verdict.reason
 
 
-def test_what_a_leaver_left_undone_is_done_by_another_from_where_it_stopped() -> None:
+def test_another_node_completes_the_rest_of_an_interrupted_task() -> None:
     engine = working()
     engine.offer("a", contribution(engine.held["a"][1], steps=1))
     engine.answer(engine.jobs[-1])

@@ -54,7 +54,7 @@ def test_local_steps_are_for_the_slowest_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "dropped"), [(12, 3), (8, 2), (5, 1), (4, 1)])
-def test_a_share_of_attackers_is_of_those_who_are_there(nodes: int, dropped: int) -> None:
+def test_a_share_of_attackers_is_a_share_of_the_present_nodes(nodes: int, dropped: int) -> None:
     options = {"f": None, "trim_ratio": 0.25}
     assert trimmed_per_side(options, nodes) == dropped
     assert nodes >= trim_minimum(options)

@@ -61,7 +61,7 @@ def test_files_of_a_run_directory(tmp_path: Path, content: bytes) -> None:
 
 
 @HURT
-def test_what_a_dataset_and_a_model_are_described_by(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_description_of_a_dataset_or_model_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "meta.json").write_bytes(content)
     with pytest.raises(DataError):
         Meta.read(tmp_path / "meta.json")

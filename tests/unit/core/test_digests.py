@@ -36,7 +36,7 @@ def test_a_vector_hashes_like_its_bytes_with_any_number_of_threads(size: int) ->
     assert tree.hexdigest() == expected
 
 
-def test_only_what_changed_is_hashed_anew() -> None:
+def test_only_changed_leaves_are_hashed_again() -> None:
     vector, leaves = torch.zeros(5 * LEAF + 9), Leaves()
     leaves.digest(vector, [ParameterRange(0, 4)])  # the first time, all is
     for changed in (slice(LEAF, LEAF + 1), slice(LEAF - 1, 3 * LEAF), slice(5 * LEAF, 5 * LEAF + 9), slice(0, 0)):

@@ -13,7 +13,7 @@ import pytest
 from barnraise.core.files import write_file
 
 
-def test_who_reads_the_old_file_reads_on(tmp_path: Path) -> None:
+def test_a_reader_of_the_old_file_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     write_file(path, b"old" * 10_000)
     with path.open("rb") as reader:
@@ -24,7 +24,7 @@ def test_who_reads_the_old_file_reads_on(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_writer_left_is_no_hindrance(tmp_path: Path) -> None:
+def test_the_unfinished_file_of_a_killed_writer_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "key"
     (tmp_path / ".key.unfinished").write_bytes(b"half a sec")
     write_file(path, b"secret", mode=0o600)

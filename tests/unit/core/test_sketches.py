@@ -67,7 +67,7 @@ def test_a_sketch_is_the_same_everywhere_and_another_with_another_seed() -> None
     assert len(of(ones)) == SKETCH_BYTES
 
 
-def test_what_is_not_finite_is_seen_and_nothing_is_like_nothing() -> None:
+def test_non_finite_sketches_are_detected_and_zero_vectors_are_alike() -> None:
     zero, some = of(np.zeros(9, np.float32)), of(np.ones(9, np.float32))
     bad = of(np.array([1.0, math.nan, 2.0], np.float32))
     assert is_finite(some)

@@ -27,7 +27,7 @@ def test_a_claim_is_zero_or_within_its_limits_however_it_came(rate: float, up: f
 
 
 @pytest.mark.parametrize("claim", [5e-324, 1e-4])
-def test_what_is_too_slow_to_be_true_is_not_known(claim: float) -> None:
+def test_an_impossible_claimed_rate_is_read_as_unknown(claim: float) -> None:
     data = msgspec.msgpack.encode({"tokens_per_second": claim, "up_bytes_per_second": claim})
     profile = msgspec.msgpack.decode(data, type=NodeProfile)
     assert (profile.tokens_per_second, profile.up_bytes_per_second) == (0.0, 0.0)

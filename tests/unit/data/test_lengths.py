@@ -273,7 +273,7 @@ def test_a_task_with_rows_of_several_lengths_is_carried_out() -> None:
     assert contribution.loss > 0.0
 
 
-def test_the_command_tells_of_lengths(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_data_command_prints_the_lengths_of_rows(capsys: pytest.CaptureFixture[str]) -> None:
     options = [option for length in LENGTHS for option in ("--context", str(length))]
     for command in (["text", "out", "story.txt", *options], ["show", "out"]):
         run("data", *command)

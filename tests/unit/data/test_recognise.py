@@ -95,7 +95,7 @@ STRUCTURED: list[tuple[str, str | bytes, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "what"), STRUCTURED, ids=lambda value: str(value)[:24])
-def test_what_is_no_text_is_recognised(tmp_path: Path, name: str, content: str | bytes, what: str) -> None:
+def test_files_that_are_no_text_are_recognised(tmp_path: Path, name: str, content: str | bytes, what: str) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     found = recognise(path)

@@ -87,7 +87,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
     assert not np.array_equal(first, other)
 
 
-def test_what_was_left_out_is_recorded(tmp_path: Path) -> None:
+def test_the_record_counts_omitted_formulas(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", context=42)
     record = json.loads((dataset.folder / sat.RECORD).read_text())
     counts = record["counts"]
@@ -196,7 +196,7 @@ def test_a_cut_file_of_searched_formulas_is_a_data_error(tmp_path: Path) -> None
         sat.backtracking(dataset)
 
 
-def test_what_propagation_alone_gets_right_stands_beside(tmp_path: Path) -> None:
+def test_scores_contain_the_accuracy_of_unit_propagation(tmp_path: Path) -> None:
     """Saying "unsatisfiable" exactly where unit propagation conflicts scores what `propagation` says, on both kinds."""
     dataset = build(tmp_path / "data", context=120, held_out=400, held_out_backtracking=20)
     tokenizer = SatTokenizer.load(dataset.folder)

@@ -216,7 +216,7 @@ def test_hidden_files_and_the_dataset_itself_are_left_out(tmp_path: Path) -> Non
         (["part0"], {"tokenizer": "."}, "no tokenizer in"),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_options_are_refused(
     tmp_path: Path, files: list[str], options: dict[str, object], message: str
 ) -> None:
     corpus(tmp_path, 6)
@@ -230,7 +230,7 @@ def test_what_cannot_work_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_not_text_is_refused_by_name_where_a_tokenizer_needs_text(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_refused_by_name_with_a_text_tokenizer(tmp_path: Path) -> None:
     corpus(tmp_path / "in")
     (tmp_path / "in" / "picture.png").write_bytes(b"\x89PNG" + bytes(range(256)))
     folder = bpe(tmp_path / "tokenizer")

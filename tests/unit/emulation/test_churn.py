@@ -16,7 +16,7 @@ HOUR = 3600.0
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_what_is_drawn_has_the_means_that_are_told(name: str) -> None:
+def test_drawn_times_have_the_stated_means(name: str) -> None:
     fit, rng = FITS[name], random.Random(0)
     for draw, mean in ((fit.draw_up, fit.mean_up), (fit.draw_down, fit.mean_down)):
         assert fmean(draw(rng) for _ in range(60_000)) == pytest.approx(mean, rel=0.1)

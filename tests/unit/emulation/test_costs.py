@@ -93,7 +93,7 @@ def test_the_controllers_own_line_has_a_limit() -> None:
     assert narrow.duration.virtual_seconds > wide.duration.virtual_seconds + 20.0
 
 
-def test_what_comes_over_slow_lines_passes_a_fast_one_as_it_comes() -> None:
+def test_late_bytes_pass_a_fast_line_without_delay() -> None:
     line = Access(100.0)
     assert line.take(10.0, 100, late=True) == (9.0, 10.0)
     assert line.take(10.0, 100, late=True) == (10.0, 11.0)

@@ -49,5 +49,5 @@ def test_the_payload_is_another_and_the_checksum_is_right(length: int, options: 
 @pytest.mark.parametrize(
     "packet", [b"", b"\x45" * 10, tcp(b""), tcp(b"abc"), tcp(bytes(100)), b"\x60" + bytes(99), b"\x45" + bytes(99)]
 )
-def test_what_cannot_be_spoiled_stays(packet: bytes) -> None:
+def test_packets_that_cannot_be_corrupted_are_unchanged(packet: bytes) -> None:
     assert spoiled(packet, random.Random(1)) == packet

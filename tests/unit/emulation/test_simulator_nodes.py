@@ -118,7 +118,7 @@ class SlowToHandIn(NodeCosts):
         return super().hand_in(result) + DELAY
 
 
-def test_one_node_takes_longer_to_hand_in_where_work_is_costed() -> None:
+def test_a_costed_node_may_take_longer_to_submit() -> None:
     plan, seen = planned(tokens=100_000), list[Judged]()
     work = costed(plan, estimate(plan))
     size, payloads = work.settings.payloads.exchanged, work.settings.payloads.rungs

@@ -54,7 +54,7 @@ def test_a_full_disk_takes_nothing_and_loses_nothing(run: RunDirectory) -> None:
     assert faults.checkpoints(run).load_latest().checkpoint is None
 
 
-def test_of_two_that_write_at_once_to_a_full_disk_the_last_leaves_the_usual_limit(run: RunDirectory) -> None:
+def test_the_last_of_two_concurrent_writers_restores_the_file_size_limit(run: RunDirectory) -> None:
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def look(faults: FaultyHost) -> None:

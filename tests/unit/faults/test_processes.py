@@ -90,7 +90,7 @@ async def until(what: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_run_waits_for_who_is_to_join_by_the_clock(run: RunDirectory) -> None:
+def test_a_run_waits_for_a_worker_that_joins_by_the_clock(run: RunDirectory) -> None:
     async def play() -> None:
         local = workers_of(run, [at(60.0, Kill(("a",))), at(90.0, Join(B))])
         local.join(A)
@@ -105,7 +105,7 @@ def test_a_run_waits_for_who_is_to_join_by_the_clock(run: RunDirectory) -> None:
     asyncio.run(play())
 
 
-def test_a_run_does_not_wait_for_who_is_to_join_by_the_tokens(run: RunDirectory) -> None:
+def test_a_run_does_not_wait_for_a_worker_that_joins_by_tokens(run: RunDirectory) -> None:
     async def play() -> None:
         local = workers_of(run, [Planned(When(share=0.9), "join", Join(B), 0)])
         local.join(A)
@@ -119,7 +119,7 @@ class Died(BaseException):
     """The process of the controller has ended."""
 
 
-def test_what_a_planned_death_came_before_is_played_by_the_next_life(
+def test_the_next_controller_plays_the_faults_that_a_planned_death_preceded(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played: list[str] = []
@@ -161,7 +161,7 @@ def test_what_a_planned_death_came_before_is_played_by_the_next_life(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_who_died_as_the_controller_did_is_ended_when_that_is_back(run: RunDirectory, again: bool) -> None:
+def test_a_worker_killed_with_the_controller_stays_down_after_its_restart(run: RunDirectory, again: bool) -> None:
     local = workers_of(run, [at(5.0, Kill(("a",))), at(5.0, Join(B))])
     local.forkserver = Nursery(again)  # type: ignore[assignment]
     local.skip_faults(0.0, 6.0)
@@ -171,7 +171,7 @@ def test_who_died_as_the_controller_did_is_ended_when_that_is_back(run: RunDirec
     assert orders == [End("a")] * again
 
 
-def test_of_hangs_that_overlap_the_last_one_counts(sleeper: subprocess.Popen[bytes]) -> None:
+def test_the_longest_of_overlapping_hangs_counts(sleeper: subprocess.Popen[bytes]) -> None:
     async def play() -> None:
         loop, workers = asyncio.get_running_loop(), SimpleNamespace(pids={"a": sleeper.pid})
         processes = WorkerProcesses(workers)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_of_hangs_that_overlap_the_last_one_counts(sleeper: subprocess.Popen[byt
     asyncio.run(play())
 
 
-def test_who_has_no_process_yet_hangs_once_it_has(run: RunDirectory, sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_worker_without_a_process_hangs_when_it_gets_one(run: RunDirectory, sleeper: subprocess.Popen[bytes]) -> None:
     async def play() -> None:
         local = workers_of(run, [at(0.0, Hang(("a",), 60.0))])
         local.join(A)
@@ -199,7 +199,7 @@ def test_who_has_no_process_yet_hangs_once_it_has(run: RunDirectory, sleeper: su
     asyncio.run(play())
 
 
-def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
+def test_a_worker_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
     async def play() -> None:
         local = workers_of(run, [at(1.0, Kill(("b",))), Planned(When(share=0.5), "join", Join(B), 0)])
         local.join(A)
@@ -211,7 +211,7 @@ def test_who_is_killed_before_it_joins_never_starts(run: RunDirectory) -> None:
     asyncio.run(play())
 
 
-def test_who_is_started_again_keeps_its_link(run: RunDirectory) -> None:
+def test_a_restarted_worker_keeps_its_link(run: RunDirectory) -> None:
     places: list[tuple[int, str]] = []
 
     def link_of(index: int, worker: WorkerSection) -> None:
@@ -226,7 +226,7 @@ def test_who_is_started_again_keeps_its_link(run: RunDirectory) -> None:
     assert places == [(0, "a"), (0, "a"), (1, "b"), (0, "a")]
 
 
-def test_who_cannot_be_started_again_stays_down(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_cannot_restart_stays_down(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         local = workers_of(run)
         local.join(A)

@@ -128,14 +128,14 @@ def test_a_run_that_is_resumed_by_hand_plays_nothing_twice() -> None:
     assert not schedule.expects_nodes
 
 
-def test_what_was_played_may_be_in_a_plan_that_was_longer() -> None:
+def test_played_faults_may_belong_to_a_longer_plan() -> None:
     schedule = FaultSchedule([at(Kill(("a",)), seconds=1.0)], played=[5])
     schedule.skip(seconds=2.0)
     assert not schedule.gone
     assert names(*schedule.due(seconds=2.0)) == ["a"]
 
 
-def test_of_faults_of_one_link_the_emulator_is_told_the_worst() -> None:
+def test_the_emulator_gets_the_worst_of_concurrent_link_faults() -> None:
     told: list[Disturbance] = []
 
     async def play() -> None:

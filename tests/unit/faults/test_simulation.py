@@ -113,7 +113,7 @@ def test_a_node_that_is_preempted_twice_at_once_comes_back_once(tmp_path: Path) 
     assert simulator.nodes["bob"].incarnation == 4
 
 
-def test_who_dies_stays_away_and_who_joins_takes_part() -> None:
+def test_a_killed_node_stays_away_and_a_joining_node_contributes() -> None:
     _, simulator = play({"at_seconds": 60.0, "kill": "bob"}, {"at": 0.3, "join": {"name": "eve"}})
     (silent, when) = changes(simulator, "bob")[-1]
     assert silent == Change.SILENT
@@ -123,7 +123,7 @@ def test_who_dies_stays_away_and_who_joins_takes_part() -> None:
 
 
 @pytest.mark.parametrize("do", ["hang", "partition"])
-def test_who_hangs_or_is_cut_off_comes_back_as_the_same_process(do: str) -> None:
+def test_a_hung_or_partitioned_node_returns_with_the_same_session(do: str) -> None:
     _, simulator = play({"at_seconds": 60.0, "do": do, "node": "bob", "seconds": 40.0})
     found = changes(simulator, "bob")
     silent = next(when for change, when in found if change == Change.SILENT)
@@ -133,7 +133,7 @@ def test_who_hangs_or_is_cut_off_comes_back_as_the_same_process(do: str) -> None
     assert len({d.session for d in joins if d.node == "bob"}) == 1
 
 
-def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
+def test_a_preempted_worker_with_notice_submits_its_completed_steps() -> None:
     _, simulator = play({"at_seconds": 61.0, "do": "preempt", "node": "bob", "seconds": 20.0})
     assert changes(simulator, "bob")[-1][0] == Change.LEFT
     whole = simulator.controller.settings.tasks.local_steps
@@ -153,7 +153,7 @@ def test_notice_is_enough_to_hand_in_the_steps_that_are_done() -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["bob", "eve"])
-def test_what_befalls_a_node_that_is_not_there_yet_does_so_as_it_starts(fault: dict[str, Any], name: str) -> None:
+def test_a_fault_of_a_node_that_has_not_started_strikes_at_its_start(fault: dict[str, Any], name: str) -> None:
     """The injector starts `bob` within the first second, and `eve` later."""
     join: dict[str, Any] = {"at": 0.3, "join": {"name": "eve"}}
     _, usual = play(join)
@@ -169,7 +169,7 @@ def test_what_befalls_a_node_that_is_not_there_yet_does_so_as_it_starts(fault: d
         assert simulator.controller.state.nodes[name].tally.accepted == 0
 
 
-def test_of_faults_that_strike_together_the_worst_counts() -> None:
+def test_the_worst_of_simultaneous_faults_counts() -> None:
     conditions, rng = Conditions(), random.Random(0)
     for fate in (Fate.TWICE, Fate.LATE, Fate.CORRUPT, Fate.LOST):
         conditions.effects.append(Effect(fate, "", 1.0, rng))
@@ -184,7 +184,7 @@ def test_frames_that_cannot_be_read_are_on_the_ledger() -> None:
     assert {d.node for d in noted(simulator, notes.FrameDropped)} == {"bob"}
 
 
-def test_a_disk_that_stays_full_ends_the_run_which_can_go_on() -> None:
+def test_a_disk_that_stays_full_ends_the_run() -> None:
     with pytest.raises(RunFailedError, match="no space left on the disk"):
         play({"at_seconds": 60.0, "do": "full_disk", "seconds": 600.0})
     slow, _ = play({"at_seconds": 60.0, "do": "slow_disk", "seconds": 60.0, "by_seconds": 5.0})
@@ -218,7 +218,7 @@ def test_real_tensors_survive_the_controllers_death() -> None:
     assert found.losses.final_loss < found.losses.first_loss
 
 
-def test_a_trace_says_who_is_there(tmp_path: Path) -> None:
+def test_a_trace_sets_which_nodes_are_up(tmp_path: Path) -> None:
     (tmp_path / "fleet.csv").write_text("bob,60,down\nbob,120,up\n")
     (found, _), (usual, _) = play(FAR, churn=str(tmp_path / "fleet.csv")), play(FAR)
     _, simulator = play(FAR, churn=str(tmp_path / "fleet.csv"))

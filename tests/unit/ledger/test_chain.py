@@ -102,7 +102,7 @@ def test_every_value_of_every_row_counts(path: Path) -> None:
     assert changed > 100
 
 
-def test_it_goes_on_where_it_stood(path: Path) -> None:
+def test_a_reopened_ledger_continues_its_chain(path: Path) -> None:
     before = kept(path)
     with Ledger(path) as ledger:
         assert ledger.head == before[-1]
@@ -155,7 +155,7 @@ def test_a_column_that_is_thought_of_later_changes_no_head(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 4, 8])
-def test_a_copy_has_the_same_chain_and_goes_on_with_it(tmp_path: Path, path: Path, cut: int) -> None:
+def test_a_copy_has_the_same_chain_and_continues_it(tmp_path: Path, path: Path, cut: int) -> None:
     reader = RowReader(path)
     rows = [understood(row) for row in reader.after(0, 1 << 20)]
     reader.close()

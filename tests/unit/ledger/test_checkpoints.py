@@ -46,7 +46,7 @@ def folders(path: Path) -> list[str]:
     return sorted(child.name for child in path.iterdir())
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_checkpoint_is_loaded(tmp_path: Path) -> None:
     saved = save(Checkpoints(tmp_path), 42)
     latest = Checkpoints(tmp_path).load_latest()
     assert latest.checkpoint == saved
@@ -150,7 +150,7 @@ def test_prune_keeps_the_newest_good_ones(tmp_path: Path) -> None:
     assert folders(tmp_path) == ["v999999"]
 
 
-def test_what_a_crash_left_unfinished_is_ignored_and_cleared(tmp_path: Path) -> None:
+def test_an_unfinished_checkpoint_is_ignored_and_cleared(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     path = save(checkpoints, 1).path
     shutil.copytree(path, tmp_path / ".unfinished-v000002")

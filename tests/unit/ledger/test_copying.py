@@ -88,9 +88,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("statement", "place"), CHANGES)
-def test_a_copy_that_was_changed_is_not_gone_on_with(
-    tmp_path: Path, rows: tuple[CopiedRow, ...], statement: str, place: str
-) -> None:
+def test_a_changed_copy_is_refused(tmp_path: Path, rows: tuple[CopiedRow, ...], statement: str, place: str) -> None:
     found = [understood(row) for row in rows]
     with copy_in(tmp_path) as copy:
         for piece in (found[:3], found[3:4], found[4:]):
@@ -101,7 +99,7 @@ def test_a_copy_that_was_changed_is_not_gone_on_with(
         copy_in(tmp_path)
 
 
-def test_what_came_since_is_checked_once_more(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
+def test_rows_copied_since_the_last_check_are_checked(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
     found = [understood(row) for row in rows]
     with copy_in(tmp_path) as copy:
         copy.append(found[:3], {})
@@ -115,7 +113,7 @@ def test_what_came_since_is_checked_once_more(tmp_path: Path, rows: tuple[Copied
             copy.check()
 
 
-def test_what_came_is_checked_as_it_comes_so_that_little_is_left(
+def test_copied_rows_are_checked_as_they_arrive(
     tmp_path: Path, rows: tuple[CopiedRow, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnraise.ledger.copying._UNCHECKED", 2)
@@ -171,7 +169,7 @@ def test_rows_are_cut_where_their_payloads_are_many_bytes() -> None:
     assert list(pieces([], 10)) == []
 
 
-def test_of_two_payloads_that_are_read_in_turns_only_what_is_asked_for_is_read(
+def test_interleaved_reads_of_two_payloads_read_only_the_requested_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payloads, parts = {1: bytes(range(250)) * 40, 2: bytes(range(200)) * 50}, []
@@ -188,7 +186,7 @@ def test_of_two_payloads_that_are_read_in_turns_only_what_is_asked_for_is_read(
 
 
 @pytest.mark.parametrize("written", range(6))
-def test_a_copy_that_stops_anywhere_is_opened_again_and_goes_on(
+def test_a_copy_interrupted_anywhere_is_reopened_and_continues(
     tmp_path: Path, written: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payloads = {1: b"one" * 1000, 2: b"two" * 1000}
@@ -236,7 +234,7 @@ def test_a_copy_that_stops_anywhere_is_opened_again_and_goes_on(
         (1, 1, 1, 1, 1, 1, 1),
     ],
 )
-def test_what_is_no_row_is_refused(row: CopiedRow) -> None:
+def test_an_invalid_copied_row_is_refused(row: CopiedRow) -> None:
     with pytest.raises(WireError):
         understood(row)
 
@@ -258,7 +256,7 @@ def test_only_a_rightly_sealed_higher_epoch_supersedes() -> None:
         assert not supersedes(term, own, keys, "run")
 
 
-def test_of_two_that_took_over_with_the_same_epoch_one_gives_way() -> None:
+def test_one_of_two_terms_with_the_same_epoch_prevails() -> None:
     keys = Keys.generate()
     one, other = (sealed(keys, "run", TERM + 1, by) for by in ("a", "b"))
     assert supersedes(other, one, keys, "run")

@@ -107,7 +107,7 @@ def test_the_fields_of_a_group_are_columns() -> None:
     assert flat(decision)["codec"] == 2
 
 
-def test_what_was_committed_comes_back_in_order_after_reopening(path: Path) -> None:
+def test_a_reopened_ledger_replays_committed_rows_in_order(path: Path) -> None:
     run = a_run()
     with Ledger(path, run="sat-neo") as ledger:
         assert ledger.commit(run[:9], payloads_of(run[:9])) == 9
@@ -254,7 +254,7 @@ def test_the_hash_depends_on_each_decision_and_on_their_order() -> None:
     assert len({LedgerHash(run[:k]).hexdigest() for k in range(len(run) + 1)}) == len(run) + 1
 
 
-def test_a_view_counts_audits_that_nobody_did(path: Path) -> None:
+def test_a_view_counts_lapsed_audits(path: Path) -> None:
     told = [notes.Unaudited(3, "3 nodes were asked"), notes.Audited(4, 9, "b", 1.0, 0.0), notes.Unaudited(5, "no")]
     with Ledger(path) as ledger, LedgerView(path) as view:
         ledger.commit([Noted(1.0, note, "a") for note in told])

@@ -55,7 +55,7 @@ def test_a_run_is_made_with_its_folders(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_what_is_made_in_a_run_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+def test_files_of_a_run_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     """Files of a run can be copied elsewhere, where no folder protects them."""
     before = os.umask(0o022)
     try:
@@ -75,7 +75,7 @@ def test_what_is_made_in_a_run_can_be_read_by_its_owner_alone(tmp_path: Path) ->
         os.umask(before)
 
 
-def test_nobody_else_may_look_into_a_run_or_hold_its_lock(tmp_path: Path) -> None:
+def test_a_run_and_its_lock_are_closed_to_other_users(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         run = RunDirectory.create("sat-neo", tmp_path / "runs", now=NOON)
@@ -112,7 +112,7 @@ def test_a_run_is_opened(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> 
     assert opened.run_file.read_text() == "run: {name: sat-neo}\n"
 
 
-def test_what_is_not_a_run_is_refused_with_a_hint(run: RunDirectory, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused_with_a_hint(run: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match=r"there is no run directory .*nowhere"):
         RunDirectory.open(tmp_path / "nowhere")
     with pytest.raises(RunDirectoryError, match=r"run\.yaml is a file, not a run directory"):
@@ -134,7 +134,7 @@ def test_a_key_is_for_its_owner_only(run: RunDirectory) -> None:
     assert list(run.keys.iterdir()) == [path]
 
 
-def test_a_second_process_is_told_who_holds_the_run(run: RunDirectory) -> None:
+def test_a_second_process_is_told_which_process_holds_the_run(run: RunDirectory) -> None:
     holder = start_holder(run)
     try:
         assert run.holder() == holder.pid
@@ -179,7 +179,7 @@ def test_a_child_that_outlives_the_controller_does_not_keep_the_lock(run: RunDir
     process.communicate()
 
 
-def test_nobody_holds_a_run_that_was_never_locked(run: RunDirectory) -> None:
+def test_a_run_that_was_never_locked_has_no_holder(run: RunDirectory) -> None:
     assert run.holder() is None
 
 
@@ -198,7 +198,7 @@ def test_a_file_appears_whole_and_under_its_name_alone(run: RunDirectory, monkey
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["new", "made before"])
-def test_a_descriptor_for_reading_keeps_nobody_out(run: RunDirectory, old: bool) -> None:
+def test_a_lock_on_a_read_only_descriptor_blocks_no_process(run: RunDirectory, old: bool) -> None:
     """An flock of a lock file that others could read; what a stranger holds must not block a resume."""
     if old:
         run.lock_file.touch(mode=0o644)
@@ -212,7 +212,7 @@ def test_a_descriptor_for_reading_keeps_nobody_out(run: RunDirectory, old: bool)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root: another user looks at the run")
-def test_nobody_else_can_open_the_lock(run: RunDirectory) -> None:
+def test_another_user_cannot_open_the_lock(run: RunDirectory) -> None:
     """Not even in a folder that was made before, which others may look into."""
     script = "import os, sys; os.chdir(sys.argv[1]); os.setuid(65534); [open(name).close() for name in sys.argv[2:]]"
     run.lock_file.touch(mode=0o644)
@@ -230,7 +230,7 @@ def test_a_run_is_its_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
 
 
-def test_asking_who_holds_a_run_does_not_let_go_of_it(run: RunDirectory) -> None:
+def test_asking_for_the_holder_of_a_run_does_not_release_the_lock(run: RunDirectory) -> None:
     with run.lock():
         for _ in range(3):
             assert run.holder() == os.getpid()

@@ -49,7 +49,7 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_an_older_barnraise_cannot_read_has_a_version_of_its_own() -> None:
+def test_a_changed_form_of_rows_has_a_new_schema_version() -> None:
     """Where this fails, raise `schema.VERSION`: a barnraise of the version before takes newer rows for damage.
 
     If this barnraise still reads the rows of the version before, add that version to `schema.READABLE`.
@@ -60,7 +60,7 @@ def test_what_an_older_barnraise_cannot_read_has_a_version_of_its_own() -> None:
     assert (schema.VERSION, form) == (3, "5502c7078a4e19cf")
 
 
-def test_a_ledger_of_the_version_before_is_read_and_gone_on_with_in_this_one(tmp_path: Path) -> None:
+def test_a_ledger_of_the_version_before_is_read_and_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     Ledger(path, run="old").close()
     set_schema(path, 2)

@@ -40,7 +40,7 @@ def test_every_file_is_sealed_but_those_that_are_open(run: RunDirectory) -> None
     assert seal.put(run) == put, "reading changes nothing that is sealed"
 
 
-def test_what_is_in_the_write_ahead_log_is_in_the_ledgers_file_first(run: RunDirectory) -> None:
+def test_the_write_ahead_log_is_merged_before_the_seal(run: RunDirectory) -> None:
     with closing(sqlite3.connect(run.ledger)) as open_elsewhere:
         assert open_elsewhere.execute("SELECT count(*) FROM events").fetchone()
         with Ledger(run.ledger, run.segments):
@@ -64,7 +64,7 @@ def test_one_byte_of_the_seal_is_noticed_wherever_it_is(run: RunDirectory) -> No
     assert seal.read(run) is not None
 
 
-def test_who_writes_it_anew_for_changed_files_gets_another_digest(run: RunDirectory) -> None:
+def test_a_new_seal_of_changed_files_has_another_digest(run: RunDirectory) -> None:
     before = seal.put(run).digest
     run.run_file.write_text("run: {name: bern}\n")
     assert seal.put(run).digest != before

@@ -151,7 +151,7 @@ def test_more_than_a_crash_leaves_behind_is_refused_and_kept(tmp_path: Path, las
     assert again.read(10) == content(10, 300)
 
 
-def test_what_the_refusal_advises_helps(tmp_path: Path) -> None:
+def test_the_remedy_of_the_refusal_works(tmp_path: Path) -> None:
     write(tmp_path, range(1, 10), segment_bytes=3000)
     ends = len((tmp_path / "00000001.seg").read_bytes()) - 1
     position = Position(1, HEADER_BYTES + len(content(1)))

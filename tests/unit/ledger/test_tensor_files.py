@@ -54,12 +54,12 @@ def test_safetensors_reads_what_was_written_in_pieces(tmp_path: Path) -> None:
     assert same(read(tmp_path / "file", ("one", "two")), {"one": TENSORS["one"]})
 
 
-def test_what_safetensors_wrote_is_read(tmp_path: Path) -> None:
+def test_files_written_by_safetensors_are_read(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "file", metadata={"format": "pt"})
     assert same(read(tmp_path / "file"), TENSORS)
 
 
-def test_what_was_read_is_of_the_reader_alone(tmp_path: Path) -> None:
+def test_read_tensors_share_no_memory_with_the_file(tmp_path: Path) -> None:
     write(tmp_path / "file", TENSORS, random.Random(2))
     before = (tmp_path / "file").read_bytes()
     found = read(tmp_path / "file")["parameters"]

@@ -89,7 +89,7 @@ def view(tmp_path: Path) -> LedgerView:
     return LedgerView(tmp_path / "ledger.sqlite")
 
 
-def test_what_was_left_over_is_discarded_whatever_its_verdict(view: LedgerView) -> None:
+def test_contributions_left_over_at_the_end_count_as_discarded(view: LedgerView) -> None:
     totals = view.totals()
     assert (totals.accepted, totals.refused, totals.discarded) == (2, 1, 2)
     assert (totals.tokens, totals.version, totals.contributors) == (200, 2, 1)
@@ -104,7 +104,7 @@ def test_nodes_add_up(view: LedgerView) -> None:
     assert a.tokens + b.tokens == view.totals().tokens
 
 
-def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
+def test_pieces_hold_the_outcome_of_every_assignment(view: LedgerView) -> None:
     pieces = {piece.assignment: piece for piece in view.assignments()}
     assert [pieces[number].outcome for number in range(1, 8)] == [
         "accepted", "accepted", "refused", "discarded", "open", "lost", "discarded"
@@ -113,7 +113,7 @@ def test_pieces_tell_what_became_of_every_assignment(view: LedgerView) -> None:
     assert (pieces[5].stop, pieces[6].stop, pieces[7].stop) == (13.2, 11.5, 13.0)
 
 
-def test_who_came_second_has_lost_nothing(tmp_path: Path) -> None:
+def test_the_slower_of_two_copies_counts_as_discarded_and_not_as_lost(tmp_path: Path) -> None:
     """Work that two nodes did is neither open for the slower node, nor lost by it."""
     decisions: list[Decision] = [
         *(NodeChanged(1.0, node, "enrolled", key=node) for node in "ab"),
@@ -162,7 +162,7 @@ def test_an_empty_ledger_has_an_account(tmp_path: Path) -> None:
         assert (view.totals().version, view.nodes()) == (-1, [])
 
 
-def test_what_was_voided_counts_nowhere(tmp_path: Path) -> None:
+def test_voided_contributions_are_not_counted(tmp_path: Path) -> None:
     """A judged one is refused, with its reason; one that fell with its version is discarded; versions hold neither."""
     decisions: list[Decision] = [
         NodeChanged(0.0, "a", "enrolled", key="k"),

@@ -28,14 +28,14 @@ def test_the_docstring_example_holds() -> None:
     assert not results.failed
 
 
-def test_everyone_gets_a_first_choice_when_tasks_and_nodes_disagree() -> None:
+def test_each_task_gets_its_first_choice_when_tasks_and_nodes_disagree() -> None:
     # Tasks want abc, bca, cab; nodes want exactly the opposite: three stable matchings, the tasks' best is returned.
     task_scores = ranked("abc", "bca", "cab")
     node_scores = -task_scores
     assert matching.deferred_acceptance(task_scores, node_scores, [1, 1, 1]).tolist() == [0, 1, 2]
 
 
-def test_displaced_tasks_go_on_proposing() -> None:
+def test_displaced_tasks_continue_proposing() -> None:
     # All want a, then b, then c; a prefers task 2, b task 1: the first to arrive must make way.
     task_scores = ranked("abc", "abc", "abc")
     node_scores = np.array([[1, 1, 3], [2, 3, 2], [3, 2, 1]], dtype=float)

@@ -165,7 +165,7 @@ def test_a_mean_over_time_is_that_of_the_steps(steps: list[tuple[float, float]])
     assert average.mean(now) == pytest.approx(expected)
 
 
-def test_what_is_counted() -> None:
+def test_a_tally_derives_its_rates_from_its_counts() -> None:
     tally = MatchingTally(events=4, moves=6, offers=20, refused=1, busy=90.0, available=100.0)
     assert (tally.moves_an_event, tally.conflicts, tally.idle) == (1.5, 0.05, pytest.approx(0.1))
     assert (MatchingTally().moves_an_event, MatchingTally().conflicts, MatchingTally().idle) == (0, 0, 0)

@@ -237,7 +237,7 @@ def test_any_two_give_different_assignments_and_each_the_same_again() -> None:
         assert all(len(pairs) >= 35 for pairs in found[name])
 
 
-def test_what_is_remembered_gives_the_same_run_again() -> None:
+def test_a_scheduler_with_the_same_history_decides_the_same() -> None:
     def run(name: str) -> list[list[tuple[int, str]]]:
         scheduler, random = matching.create(name), np.random.default_rng(5)
         tasks, nodes = mixed(2)
@@ -248,7 +248,7 @@ def test_what_is_remembered_gives_the_same_run_again() -> None:
         assert run(name) == run(name)
 
 
-def test_round_robin_goes_on_where_it_stopped() -> None:
+def test_round_robin_continues_after_the_last_node() -> None:
     scheduler = matching.create("round_robin")
     nodes = [NodeView("c"), NodeView("a"), NodeView("b")]
     assert scheduler.assign([TaskView(1), TaskView(2)], nodes) == [(1, "a"), (2, "b")]

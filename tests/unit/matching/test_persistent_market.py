@@ -65,7 +65,7 @@ def test_a_market_at_prices_is_stable_at_them_and_less_so_by_time_alone() -> Non
     assert stability[True] < 0.5
 
 
-def test_what_is_on_offer_has_no_prices_unless_they_are_asked_for() -> None:
+def test_offers_have_no_prices_by_default() -> None:
     prices = []
     for scheduler in (GaleShapley(), GaleShapley(priced=True)):
         scheduler.offer([lane(1), lane(2, work=1000.0)])
@@ -85,7 +85,7 @@ def test_lanes_that_replace_others_are_one_event_of_the_market() -> None:
     assert not scheduler.market.blocking_pairs()
 
 
-def test_a_lane_that_is_on_offer_anew_is_as_long_as_it_says() -> None:
+def test_a_lane_offered_again_has_its_new_length() -> None:
     scheduler = GaleShapley()
     scheduler.offer([lane(1), lane(2, times=1)])
     scheduler.place([], NODES)
@@ -107,7 +107,7 @@ def test_a_plan_is_for_all_nodes_though_one_alone_asks(scheduler: Planned) -> No
     assert scheduler.place([], [slow]) == [(-1, "slow")]
 
 
-def test_a_plan_is_made_anew_for_what_is_measured_and_not_for_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_remade_for_a_changed_speed_and_not_for_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, made = Optimum(), []
     assign = scheduler.assign
     monkeypatch.setattr(scheduler, "assign", lambda tasks, nodes: made.append(len(nodes)) or assign(tasks, nodes))
@@ -117,7 +117,7 @@ def test_a_plan_is_made_anew_for_what_is_measured_and_not_for_noise(monkeypatch:
     assert made == [1, 1]
 
 
-def test_who_can_do_nothing_of_what_is_planned_for_it_gets_what_it_can_do() -> None:
+def test_a_node_without_a_feasible_planned_task_gets_a_feasible_one() -> None:
     scheduler = Optimum()
     large = TaskView(-1, 10.0, memory_bytes=100)
     scheduler.offer([large, lane(2)])

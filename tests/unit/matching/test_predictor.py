@@ -47,7 +47,7 @@ def test_a_lasting_change_is_taken_in() -> None:
     assert known(*[2.0] * 20, *[0.1] * REMEMBERED).compute("train 1", 100.0) == pytest.approx(0.1)
 
 
-def test_results_that_are_held_back_and_come_at_once_make_nobody_faster() -> None:
+def test_results_withheld_and_sent_together_do_not_raise_a_nodes_speed() -> None:
     honest = known(*[2.0] * 24)
     for at_once in (2, 3, MOST_AT_ONCE):
         liar, now = Learned(), 0.0
@@ -102,7 +102,7 @@ def test_a_links_uncertainty_counts_where_a_task_waits_for_its_bytes() -> None:
     assert times.deviation(given=10.0, free=0.0) == pytest.approx(math.hypot(0.4, 2.0))
 
 
-def test_what_is_fetched_is_compared_with_the_links_figures() -> None:
+def test_fetch_times_correct_the_figures_of_a_link() -> None:
     """A link that is four times slower than it says: told by tasks that wait for their bytes, and not by the others."""
     learned, now = Learned(), 0.0
     assert learned.link_spread == UNKNOWN_SPREAD
@@ -155,7 +155,7 @@ def work(engine: Engine, seconds: dict[str, float], rounds: int) -> None:
         due[node] = engine.now + seconds[node]
 
 
-def test_who_lies_about_its_speed_is_known_after_a_task() -> None:
+def test_a_false_claim_of_speed_is_corrected_after_a_few_tasks() -> None:
     engine = Engine(engine_settings(tokens=10**9))
     speeds = {"honest": 100.0, "liar": 1e6, "modest": 1.0}
     for node, claim in speeds.items():

@@ -96,7 +96,7 @@ def test_same_as_plain_transformers_and_repeatable(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_left_out_is_derived(name: str) -> None:
+def test_omitted_model_options_are_derived(name: str) -> None:
     resolved = resolve(name)
     entry = ARCHITECTURES[name]
     assert (resolved["vocab_size"], entry.get(resolved, "positions")) in {(VOCAB, CONTEXT), (VOCAB, None)}
@@ -152,7 +152,7 @@ def test_both_words_for_one_thing_are_understood() -> None:
         ("opt", {"word_embed_proj_dim": -1}, "word_embed_proj_dim is -1"),
     ],
 )
-def test_what_cannot_work_is_refused(name: str, config: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_refused(name: str, config: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError) as caught:
         resolve(name, **config)
     assert message in str(caught.value)

@@ -73,7 +73,7 @@ def test_a_rule_that_keeps_vectors_has_no_gate() -> None:
         plan(Purpose.SERVE, [], aggregation_rule="centered_clipping", loss_gate=8)
 
 
-def test_who_joins_later_and_attacks_counts() -> None:
+def test_an_attacker_that_joins_later_counts() -> None:
     faults = [{"at": 0.5, "join": {"name": "mal", "attack": {"kind": "zero"}}}]
     found = resolve(load(CONTENT | {"workers": OWN, "faults": faults}), purpose=Purpose.TRAIN)
     assert found.why_rule == "mal attacks"
@@ -85,7 +85,7 @@ def test_a_named_rule_stays(purpose: Purpose) -> None:
     assert (found.aggregation.names, found.why_rule) == (("mean",), "")
 
 
-def test_a_resumed_run_goes_on_with_what_was_chosen() -> None:
+def test_a_resumed_run_keeps_the_chosen_rule() -> None:
     chosen = plan(Purpose.SERVE, [])
     again = resolve(load(parse(dump(chosen.run_file).encode(), "run.yaml").content), purpose=Purpose.SIMULATE)
     assert again.aggregation == chosen.aggregation
@@ -101,14 +101,16 @@ def test_a_resumed_run_goes_on_with_what_was_chosen() -> None:
         ({"believed_liars": 0.1}, 0.3, 4),
     ],
 )
-def test_who_says_how_many_lie_has_no_version_without_that(training: dict[str, Any], f: float, minimum: int) -> None:
+def test_a_given_number_of_liars_sets_the_minimum_of_a_version(
+    training: dict[str, Any], f: float, minimum: int
+) -> None:
     found = plan(Purpose.SIMULATE, [], **training)
     assert list(found.aggregation.names) == DEFENDED
     assert found.aggregation.options["f"] == f
     assert (found.aggregation.fallback, found.aggregation.minimum_nodes) == (None, minimum)
 
 
-def test_nobody_lies_where_the_run_file_says_so() -> None:
+def test_a_run_file_with_zero_liars_uses_the_mean() -> None:
     assert plan(Purpose.SERVE, [], aggregation_f=0).aggregation.names == ("mean",)
 
 
@@ -172,7 +174,7 @@ def test_four_nodes_that_keep_pace_are_waited_for() -> None:
     assert engine.state.newest.version == 1
 
 
-def test_who_hands_in_nothing_holds_nobody_up() -> None:
+def test_a_node_that_submits_nothing_does_not_delay_versions() -> None:
     """It lives, and greets, and may mean to stop the run."""
     engine = serving("a", "b", "c", "d")
     for _ in range(60):
@@ -227,7 +229,7 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
         ("Auto", "`auto` stands alone and in small letters: aggregation.rule: auto"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_what_does(rule: Any, message: str) -> None:
+def test_an_invalid_rule_is_refused_with_valid_ones(rule: Any, message: str) -> None:
     with pytest.raises(RunFileError, match=re.escape(message)):
         plan(Purpose.TRAIN, OWN, aggregation_rule=rule)
 

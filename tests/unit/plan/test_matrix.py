@@ -153,7 +153,7 @@ def test_keys_of_a_rule_may_have_their_sections_or_old_names() -> None:
         ({"seeds": []}, "seeds: is [] (a list), but must list one at least"),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_can(changed: dict[str, Any], message: str) -> None:
+def test_an_invalid_matrix_is_refused_with_a_remedy(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(RunFileError) as refused:
         cells(**changed)
     assert message in str(refused.value)
@@ -266,7 +266,7 @@ def test_harm_is_told_as_tokens_that_are_lost_to_the_same_loss() -> None:
     assert json.loads(json.dumps(verdict.as_dict(), allow_nan=False))["tokens_lost"]["zero"] == 0.5
 
 
-def test_a_run_that_could_not_go_on_is_told_as_such() -> None:
+def test_a_cell_whose_run_stopped_is_reported_as_stopped() -> None:
     """Its loss is near that of an untrained model, which is no matter of what liars did to the versions."""
     played = cells(rules=["median"], attacks=["zero", "nan"], seeds=[0, 1])
     ends = {("nan", 0): "10 live nodes, but the aggregation rule needs 11"}
@@ -281,7 +281,7 @@ def test_a_run_that_could_not_go_on_is_told_as_such() -> None:
     assert verdict.as_dict()["stopped"]
 
 
-def test_how_many_liars_are_found_is_told_where_somebody_looks_for_them() -> None:
+def test_detections_are_reported_for_rules_with_scores() -> None:
     rule = {"aggregation_rule": "mean", "scores": 0.2}
     played = cells(rules=[rule, "median"], seeds=[0, 1])
     guilty = {NONE: ["honest-1", "liar-0"], "sign_flip factor=10": ["liar-0"]}  # without an attack all are honest
@@ -305,7 +305,7 @@ def test_how_many_liars_are_found_is_told_where_somebody_looks_for_them() -> Non
     assert detections[NONE]["recall"] is None
 
 
-def test_a_small_matrix_is_played_and_goes_on_where_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_matrix_is_played_and_resumed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "matrix.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
     arguments = ["attack", "matrix.yaml", "--out", "found", "--processes", "1", "--json"]
     with pytest.raises(SystemExit, match="0"):

@@ -300,7 +300,7 @@ def test_a_bad_policy_does_not_hide_other_problems() -> None:
         ({"data": {"kind": "sat", "variables": [2, 2]}}, "data: clause_lengths go to 3, but formulas may have 2"),
     ],
 )
-def test_what_cannot_work(sections: dict[str, Any], problem: str) -> None:
+def test_each_impossible_combination_has_one_problem(sections: dict[str, Any], problem: str) -> None:
     found = refused(**sections)
     assert len(found) == 1
     assert problem in found[0]
@@ -320,7 +320,7 @@ def test_a_known_number_of_nodes_counts() -> None:
     )
 
 
-def test_what_a_version_needs_with_a_share_counts_wherever_nodes_are_counted() -> None:
+def test_a_share_of_attackers_sets_the_minimum_of_nodes_everywhere() -> None:
     rule = {"aggregation_rule": ["nnm", "bulyan"], "aggregation_f": 0.1}
     found = plan(purpose=Purpose.SIMULATE, nodes=12, training=rule)
     assert found.aggregation.minimum_nodes == 10
@@ -443,7 +443,9 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
         ),
     ],
 )
-def test_what_is_doubtful(purpose: Purpose | None, sections: dict[str, Any], warning: str) -> None:
+def test_each_doubtful_combination_has_one_warning(
+    purpose: Purpose | None, sections: dict[str, Any], warning: str
+) -> None:
     found = warned(purpose, **sections)
     assert len(found) == 1
     assert warning in found[0]
@@ -453,7 +455,7 @@ def test_mixing_first_makes_topk_safe_to_trim() -> None:
     assert warned(training={"compression": "topk", "aggregation_rule": ["nnm", "median"]}) == []
 
 
-def test_what_prepares_without_mixing_does_not() -> None:
+def test_a_pre_aggregation_without_mixing_does_not_stop_the_warning() -> None:
     (warning,) = warned(training={"compression": "topk", "aggregation_rule": ["clip_median", "median"]})
     assert "trims most of what topk sends" in warning
     assert "clip_median in front" not in warning

@@ -256,7 +256,7 @@ def test_audits_of_long_tasks_of_deep_models() -> None:
         (["worker_momentum", "centered_clipping"], 4),
     ],
 )
-def test_what_the_aggregation_rule_keeps_is_in_the_estimate(rule: Any, vectors: int) -> None:
+def test_the_estimate_includes_the_memory_of_the_aggregation_rule(rule: Any, vectors: int) -> None:
     workers = [{"name": name} for name in "abc"]
     plain, cost = (
         measure(resolve(load(content(workers=workers, training={"aggregation_rule": each}))))[0]

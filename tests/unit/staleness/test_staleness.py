@@ -82,7 +82,7 @@ def test_the_median_of_an_even_number_of_nodes_lies_between_the_middle_two() -> 
     assert asked == [0.5, 1.5]
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     assert staleness.names() == ["adaptive", "fixed"]
     with pytest.raises(UnknownNameError, match="did you mean 'adaptive'"):
         staleness.create("adaptiv")

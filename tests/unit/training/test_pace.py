@@ -40,11 +40,11 @@ def test_one_straggler_does_not_stretch_the_round() -> None:
     assert local_steps(nodes[-1], length, 1000) == 1
 
 
-def test_nobody_gives_no_round() -> None:
+def test_a_round_without_nodes_takes_zero_seconds() -> None:
     assert round_seconds([], 20) == 0.0
 
 
-def test_who_waited_takes_more_steps_for_half_of_the_wait_and_at_most_twice_as_many() -> None:
+def test_a_node_that_waited_takes_up_to_twice_as_many_steps() -> None:
     waits = (0.0, 0.4, 1.2, 4.0, 100.0)
     assert [aligned_steps(5, 0.5, waited) for waited in waits] == [5, 5, 6, 9, 10]
 

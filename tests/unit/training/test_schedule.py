@@ -43,7 +43,7 @@ def test_cosine_is_slow_at_both_ends() -> None:
     assert rate(10, 100) > 0.9 > 0.1 > rate(90, 100)
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'cosine'"):
         Schedule("cosin")
     with pytest.raises(OptionError, match="warmup_tokens is -1"):

@@ -57,7 +57,7 @@ def test_a_link_that_wavers_does_not_make_the_choice_waver() -> None:
 DIVIDED = replace(CHOICES, divisors=(1, 2, 4, 8))
 
 
-def test_what_does_not_fit_as_a_whole_goes_up_in_parts_before_tasks_grow() -> None:
+def test_a_large_payload_is_divided_before_tasks_grow() -> None:
     # 10,000 bytes take 4 s at 2,500 bytes a second, a task 2 s; a quarter fits into four fifths of that
     narrow = MeasuredNode(0.1, 0.0, 2_500, 1e6)
     assert tune(narrow, FIRST, DIVIDED, 10_000) == TunedTask(0, 20, 2)
@@ -162,7 +162,7 @@ def test_round_trips_follow_the_shortest() -> None:
     assert link.round_trip == pytest.approx(0.18)
 
 
-def test_what_was_at_hand_says_nothing_of_the_link() -> None:
+def test_a_cached_download_does_not_change_the_measured_link() -> None:
     assert measure.downloaded(LinkReport(round_trip=0.1, down=1e6), 50_000, 0.001).down == 1e6
 
 

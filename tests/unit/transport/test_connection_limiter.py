@@ -23,7 +23,7 @@ class Entrance:
         self.door = ConnectionLimiter(self.gone.append, lambda key: key in self.members, limit=limit, a_key=a_key)
 
 
-def test_who_comes_in_thousands_displaces_their_own() -> None:
+def test_thousands_of_connections_of_one_address_displace_each_other() -> None:
     entrance = Entrance()
     entrance.members.add("key of a member")
     entrance.door.enter("member", "10.0.0.1")
@@ -37,7 +37,7 @@ def test_who_comes_in_thousands_displaces_their_own() -> None:
     assert "newcomer" in entrance.door
 
 
-def test_of_many_addresses_the_one_with_most_loses() -> None:
+def test_the_address_with_the_most_connections_loses_one() -> None:
     entrance = Entrance()
     for index in range(4):
         entrance.door.enter(f"crowd {index}", "10.0.0.1")

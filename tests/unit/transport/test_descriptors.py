@@ -53,7 +53,7 @@ def controller(*members: Keys) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 
 @pytest.mark.parametrize("scheme", ["zmq", "xmlrpc"])
-def test_an_honest_worker_goes_on_and_another_comes_in(scheme: str) -> None:
+def test_an_honest_worker_continues_and_another_connects(scheme: str) -> None:
     assert raise_limit() > 2 * STRANGERS
 
     async def exchange(connection: transport.Connection, word: bytes) -> None:

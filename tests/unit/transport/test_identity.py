@@ -45,7 +45,7 @@ def test_a_long_name_leaves_room_for_a_number(tmp_path: Path) -> None:
         assert len(second) <= 64
 
 
-def test_what_goes_wrong_while_an_identity_is_claimed_is_passed_on(tmp_path: Path) -> None:
+def test_an_error_while_an_identity_is_claimed_is_raised(tmp_path: Path) -> None:
     with pytest.raises(BlockingIOError), identity.claimed(tmp_path, "guest"):
         raise BlockingIOError
 

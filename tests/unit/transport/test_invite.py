@@ -72,7 +72,7 @@ class TestInvite:
             Invite.parse(line, NOW + 3600)
 
     @pytest.mark.parametrize(("uses", "lifetime"), [(0, 60.0), (1, 0.0), (-1, 60.0)])
-    def test_that_lets_nobody_in_is_refused(self, uses: int, lifetime: float) -> None:
+    def test_an_invite_that_admits_no_node_is_refused(self, uses: int, lifetime: float) -> None:
         with pytest.raises(InviteError, match="lets nobody in"):
             Invite.create("h", 1, "r", SERVER, now=NOW, lifetime=lifetime, uses=uses)
 
@@ -123,7 +123,7 @@ class TestTokenBook:
             self.consume(book, invite, **changes)
         self.consume(book, invite)
 
-    def test_an_expired_invite_lets_nobody_in(self) -> None:
+    def test_an_expired_invite_admits_no_node(self) -> None:
         invite = new_invite()
         with pytest.raises(InviteError, match="expired"):
             self.consume(self.book(invite), invite, now=NOW + 3600)

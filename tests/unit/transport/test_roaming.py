@@ -74,7 +74,7 @@ def test_without_another_place_it_waits_where_it_is() -> None:
     within(60, play())
 
 
-def test_what_is_no_address_is_passed_over_and_the_last_word_counts() -> None:
+def test_invalid_addresses_are_skipped_and_the_latest_addresses_count() -> None:
     async def play() -> None:
         keys = Keys.generate()
         first, uri = await listener(keys)

@@ -175,7 +175,7 @@ def test_the_first_way_is_tried_again_after_a_loss(closed_port: int) -> None:
     run(test())
 
 
-def test_nobody_anywhere_is_an_error_that_names_both(closed_port: int) -> None:
+def test_an_error_without_any_listener_names_both_transports(closed_port: int) -> None:
     async def test() -> None:
         async with connected(f"zmq://127.0.0.1:{closed_port} xmlrpc://127.0.0.1:{closed_port}") as connection:
             with pytest.raises(AddressError, match=r"ZMQ: nothing answers.*HTTP: nothing answers .*connection refused"):

@@ -169,7 +169,7 @@ def test_a_connection_waits_for_its_listener_and_finds_it_again(scheme: str) -> 
     run(test())
 
 
-def test_dialling_anew_gives_a_new_connection(scheme: str) -> None:
+def test_a_redial_gives_a_new_connection(scheme: str) -> None:
     async def test() -> None:
         async with listening(scheme) as (listener, uri), connected(uri) as connection:
             await connection.ready(PATIENCE)
@@ -229,7 +229,7 @@ def test_the_wrong_server_key_leads_nowhere(scheme: str) -> None:
     run(test())
 
 
-def test_a_slow_reader_holds_up_nobody(scheme: str) -> None:
+def test_a_slow_reader_does_not_delay_other_peers(scheme: str) -> None:
     async def test() -> None:
         async with listening(scheme) as (listener, uri), connected(uri) as slow, connected(uri) as quick:
             peers = []
@@ -277,7 +277,7 @@ def test_single_frames_for_a_slow_reader_are_bounded(scheme: str) -> None:
     run(test())
 
 
-def test_sending_to_who_is_gone_is_no_error(scheme: str) -> None:
+def test_sending_to_a_departed_peer_is_no_error(scheme: str) -> None:
     async def test() -> None:
         async with listening(scheme) as (listener, uri):
             async with connected(uri) as connection:
@@ -313,7 +313,7 @@ def test_nothing_is_read_while_the_budget_is_spent(scheme: str) -> None:
     run(test())
 
 
-def test_what_waits_for_a_peer_is_given_back_when_it_reads_or_goes(scheme: str) -> None:
+def test_queued_bytes_are_released_when_a_peer_reads_or_leaves(scheme: str) -> None:
     async def test() -> None:
         async with listening(scheme) as (listener, uri):
             for reads in (True, False):
@@ -359,7 +359,7 @@ def test_an_address_that_is_taken_is_named(scheme: str) -> None:
     run(test())
 
 
-def test_nobody_there_is_an_error_after_the_timeout(scheme: str) -> None:
+def test_a_missing_listener_is_an_error_after_the_timeout(scheme: str) -> None:
     async def test() -> None:
         async with listening(scheme) as (_, uri):
             pass

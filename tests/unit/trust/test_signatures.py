@@ -30,7 +30,7 @@ def refused(offer: Contribution, run: RunId = RUN, node: str = "ann", signer: st
     return admission.refuse_signature(run, node, offer, signer)
 
 
-def test_what_a_node_has_signed_is_taken() -> None:
+def test_signed_rows_are_accepted() -> None:
     assert refused(OFFERED) == ""
     assert refused(MADE, signer="") == "", "a node without a key signs nothing"
 
@@ -55,7 +55,7 @@ def test_a_signature_is_good_for_one_run_and_one_node() -> None:
 
 
 @given(st.binary(max_size=80), st.text(max_size=140), st.text(max_size=70))
-def test_what_is_no_signature_or_no_key_verifies_nothing(statement: bytes, signature: str, key: str) -> None:
+def test_invalid_signatures_and_keys_verify_nothing(statement: bytes, signature: str, key: str) -> None:
     assert not verified(statement, signature, key)
     assert not verified(statement, signature, KEYS.signer.public)
     assert not verified(statement, KEYS.signer.sign(statement), key)

@@ -99,7 +99,7 @@ def test_rows_that_are_missing_or_in_no_chain(run: RunDirectory) -> None:
     assert ("ledger.sqlite", "row 8") in found(run)
 
 
-def test_what_stands_beside_the_rows_agrees_with_them(run: RunDirectory) -> None:
+def test_the_meta_table_agrees_with_the_rows(run: RunDirectory) -> None:
     with Ledger(run.ledger, run.segments) as ledger:
         ledger.commit([Noted(11.0, notes.Started("ab" * 32, run.path.name))])
     assert found(run) == []
@@ -320,7 +320,7 @@ def test_payloads_that_the_run_file_wants_kept_are_there(run: RunDirectory) -> N
     assert (part.findings, part.num_unchecked) == ([], 3)
 
 
-def test_payloads_may_go_once_the_run_file_says_so(run: RunDirectory) -> None:
+def test_payloads_may_be_deleted_once_the_run_file_allows_it(run: RunDirectory) -> None:
     over = Noted(13.0, notes.Finished("the token budget is met"))
     later(run, VersionMade(11.0, 2, "ef" * 32, 400), kept(True), *one_more(20, 3), kept(False), over)
     for segment in run.segments.iterdir():

@@ -98,7 +98,7 @@ class TestDownload:
         with pytest.raises(WireError, match="at most 1000"):
             Download(Blob("ab" * 32, 2**53), limit=1000)
 
-    def test_of_nothing(self) -> None:
+    def test_an_empty_blob_is_complete(self) -> None:
         assert Download(blob_of(b""), limit=0).complete
         with pytest.raises(WireError, match="promised"):
             Download(Blob("ab" * 32, 0), limit=0)
@@ -238,7 +238,7 @@ class TestSnapshotDownload:
         with pytest.raises(ValueError, match="must divide"):
             SnapshotDownload(Blob("ab" * 32, 10), limit=100, chunk=7)
 
-    def test_of_nothing(self) -> None:
+    def test_an_empty_blob_is_complete(self) -> None:
         assert SnapshotDownload(Blob(TreeHash().hexdigest(), 0), limit=0, chunk=CHUNK).complete
         with pytest.raises(WireError, match="promised"):
             SnapshotDownload(Blob("ab" * 32, 0), limit=0, chunk=CHUNK)

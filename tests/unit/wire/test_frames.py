@@ -82,7 +82,7 @@ def test_sizes_are_bytes_not_items() -> None:
         (m.Chunk(DIGEST, 0), bytes(m.FRAME_LIMIT + 1)),
     ],
 )
-def test_what_would_be_refused_is_not_sent(message: m.Message, raw: bytes | None) -> None:
+def test_an_invalid_message_is_not_sent(message: m.Message, raw: bytes | None) -> None:
     with pytest.raises(WireError):
         encode(message, raw)
 
@@ -151,7 +151,7 @@ def test_nested_bombs_cost_no_memory(bomb: bytes, understood: bool) -> None:
         tracemalloc.stop()
 
 
-def test_what_a_stranger_sent_is_quoted_in_one_short_line() -> None:
+def test_a_malformed_frame_is_quoted_in_one_short_line() -> None:
     with pytest.raises(WireError) as caught:
         decode_from_worker([header(t="\x1b[2J\n" + "x" * 10_000)])
     assert str(caught.value).isprintable()

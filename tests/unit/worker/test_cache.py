@@ -29,7 +29,7 @@ def sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
-def test_what_was_asked_for_longest_ago_is_deleted_for_others(tmp_path: Path) -> None:
+def test_the_least_recently_used_blob_is_deleted(tmp_path: Path) -> None:
     kept, deleted = cache(tmp_path, 320.0), list[str]()
     kept.on_deleted = deleted.append
     for content in CONTENTS[:3]:

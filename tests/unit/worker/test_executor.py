@@ -117,7 +117,7 @@ def test_a_lone_worker_trains_as_if_it_had_never_handed_anything_in(lerp: float)
     torch.testing.assert_close(executor.course.reached, sum(steps))
 
 
-def test_a_version_is_taken_in_between_two_steps_and_what_is_handed_in_is_progress_alone() -> None:
+def test_a_version_applied_between_steps_is_not_part_of_the_update() -> None:
     executor, steps = make()
     others = torch.full((SIZE,), 3.0)
     executor.train(task(1), lambda step: None)
@@ -157,7 +157,7 @@ def test_momentum_follows_what_the_versions_moved_over_ones_own_last_steps(share
         torch.testing.assert_close(movement, wanted)
 
 
-def test_without_a_new_version_a_worker_goes_on_from_where_it_was() -> None:
+def test_a_worker_without_a_new_version_continues_from_its_own_parameters() -> None:
     executor, steps = make()
     for number in (1, 2):
         executor.train(task(number), lambda step: None)
@@ -289,7 +289,7 @@ def nothing_fetched(blob: Blob) -> bytes:
 
 
 @pytest.mark.parametrize("skipped", [False, True])
-def test_what_is_done_anew_is_sketched_as_it_would_be_sent(skipped: bool) -> None:
+def test_an_audit_sketches_the_update_as_it_would_be_sent(skipped: bool) -> None:
     """A batch that is not finite is skipped by both, and counted."""
     executor, steps = make()
     vectors = [vector.clone() for vector in steps[:STEPS]]
@@ -303,7 +303,7 @@ def test_what_is_done_anew_is_sketched_as_it_would_be_sent(skipped: bool) -> Non
     assert executor.course.reached is None, "it trains on from where it was"
 
 
-def test_what_cannot_be_done_anew_has_no_steps_and_is_no_failure() -> None:
+def test_a_failed_audit_has_no_steps_and_raises_nothing() -> None:
     executor, _ = make()
 
     def run(*arguments: Any) -> tuple[int, float]:
@@ -319,7 +319,7 @@ def test_what_cannot_be_done_anew_has_no_steps_and_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "delta"])
-def test_what_does_not_lead_back_comes_to_nothing(kind: Any) -> None:
+def test_an_audit_with_wrong_deltas_has_no_steps(kind: Any) -> None:
     executor, _ = make()
     wrong = Update(kind, 1, Blob("d" * 64, 3), "1" * 64)
     assert executor.audit(audit((wrong,)), lambda blob: b"abc", lambda step: None).steps == 0

@@ -44,7 +44,7 @@ def test_large_updates_are_asked_for() -> None:
     assert inlined(()) == ()
 
 
-def test_what_does_not_hash_to_its_name_is_asked_for() -> None:
+def test_inlined_bytes_with_a_wrong_hash_are_requested() -> None:
     way, fetcher = updates(b"one", b"three"), Fetcher()
     fetcher.inline(inlined(way), b"oneTHREE")
     assert fetcher.start(way[0].blob)
@@ -54,7 +54,7 @@ def test_what_does_not_hash_to_its_name_is_asked_for() -> None:
     assert not fetcher.start(blob(b"another"))
 
 
-def test_what_nobody_takes_any_more_is_neither_asked_for_nor_kept(tmp_path: Path) -> None:
+def test_forgotten_blobs_are_neither_requested_nor_kept(tmp_path: Path) -> None:
     held, coming, rows, fetcher = blob(b"one"), blob(b"three"), blob(b"rows"), Fetcher()
     fetcher.files[rows.digest] = tmp_path / "rows"
     for each in (held, coming, rows):
@@ -84,7 +84,7 @@ def test_files_come_one_after_the_other(tmp_path: Path) -> None:
     assert came == [each.digest for each in shards]
 
 
-def test_what_came_with_an_older_task_is_not_kept() -> None:
+def test_inlined_bytes_of_an_older_task_are_dropped() -> None:
     first, second, fetcher = updates(b"one"), updates(b"two"), Fetcher()
     fetcher.inline(inlined(first), b"one")
     fetcher.inline(inlined(second), b"two")

@@ -90,7 +90,7 @@ def test_training_includes_what_is_left_over_of_it() -> None:
         ({"only": "train,"}, "''"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_a_remedy(given: dict[str, object], words: str) -> None:
+def test_an_unreadable_term_is_named_with_a_remedy(given: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         terms_of(**given)  # type: ignore[arg-type]
 
@@ -113,7 +113,7 @@ def test_as_many_rows_at_once_as_fit_into_memory() -> None:
         tokens(0.9)
 
 
-def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
+def test_a_worker_with_little_memory_takes_the_rows_that_fit() -> None:
     """Shorter ones, where the data has rows of several lengths."""
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 64)
@@ -129,7 +129,7 @@ def test_who_has_little_memory_takes_the_rows_that_fit() -> None:
         fit(manifest, meta, settings_of(), short.allocated - 1, "cpu")
 
 
-def test_what_training_leaves_is_for_what_is_fetched_and_for_rows() -> None:
+def test_memory_beyond_training_is_divided_between_downloads_and_rows() -> None:
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
     model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
     size, row = memory.model_size(model), memory.worker(model, Exchange.of(model), batch_size=1, context=16)
@@ -157,7 +157,7 @@ def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:
         build_executor(manifest, meta, settings, options, 1 << 20)
 
 
-def test_a_machine_has_what_is_free_as_it_starts_or_what_is_lent_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_has_the_free_memory_or_the_lent_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnraise.worker.profile.available_bytes", lambda: 8 << 30)
     has = machine_profile("cpu").memory_bytes
     assert (8 << 30) - memory.PROCESS_BYTES <= has <= 8 << 30
@@ -208,7 +208,7 @@ def test_time_that_is_over_while_the_node_stays_counts_no_more() -> None:
     assert membership.left("a") == float("inf"), "it says no such thing any more"
 
 
-def test_what_is_lost_goes_on_to_who_has_less_time_in_pieces() -> None:
+def test_a_lost_task_is_divided_for_a_node_with_less_time() -> None:
     engine = Engine(engine_settings(tokens=10**9, pace="fixed", local_steps=10))
     step = engine.settings.tasks.batch_size * engine.settings.tasks.context
     for node, seconds in (("a", 0.0), ("b", 5.0 * step)):

@@ -132,7 +132,7 @@ def test_a_version_that_memory_has_no_room_for_ends_it_with_both_numbers() -> No
     )
 
 
-def test_what_an_audit_takes_back_has_to_fit_too() -> None:
+def test_an_audit_is_declined_when_its_deltas_exceed_the_limit() -> None:
     bench = asking(limits=Limits(fetched=SNAPSHOT + DELTA // 2))
     assert f"its deltas need {bytes_text(6 * DELTA)} of memory, but" in declined(
         bench, make_audit(1, 6, (snapshot(6),), 6)

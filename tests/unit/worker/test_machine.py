@@ -92,7 +92,7 @@ def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
     assert bench.worker.contact.greeted
 
 
-def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
+def test_a_worker_greets_again_after_a_lost_request_or_answer() -> None:
     """And asks again once it is welcomed; while there is something to do it waits in peace."""
     bench = ready(overlapping=False)
     number = bench.training.id if bench.training else 0
@@ -112,7 +112,7 @@ def test_a_worker_whose_question_or_its_answer_was_lost_greets_anew() -> None:
     assert isinstance(bench.sent[-1], RequestTask)
 
 
-def test_an_answer_behind_what_fills_the_line_is_waited_for() -> None:
+def test_a_worker_waits_for_an_answer_behind_a_long_download() -> None:
     """A phone's line carries a version for a minute; the answer comes behind it, with bytes of its own."""
     bench = ready()
     number = bench.training.id if bench.training else 0
@@ -176,7 +176,7 @@ def test_a_payload_whose_answer_was_lost_is_offered_again() -> None:
     assert [offer.result.assignment for offer in offers] == [number]
 
 
-def test_of_two_flushes_the_later_one_counts() -> None:
+def test_the_later_of_two_flushes_counts() -> None:
     bench = ready()
     first, second = (Assign(Flush(id=number, base=0, parameters=ParameterRange(0, 100))) for number in (50, 51))
     bench.hear(second)
@@ -263,7 +263,7 @@ def test_an_answer_to_an_older_greeting_does_not_count() -> None:
     assert bench.worker.contact.greeted
 
 
-def test_a_manifest_that_is_gone_is_asked_for_anew() -> None:
+def test_a_missing_manifest_is_requested_again() -> None:
     bench = Bench()
     bench.welcome()
     bench.fetch_failed(next(iter(bench.fetching)))
@@ -376,7 +376,7 @@ def test_everything_unanswered_is_sent_again_after_a_reconnection() -> None:
     bench.welcome()  # the bench checks that both are uploaded
 
 
-def test_what_is_finished_while_the_controller_is_silent_is_sent_after_the_welcome() -> None:
+def test_a_task_finished_while_the_controller_is_silent_is_offered_after_the_welcome() -> None:
     bench = ready()
     bench.hear(Identify())
     bench.finish_task()
@@ -464,7 +464,7 @@ def test_a_replica_ahead_of_its_task_goes_back_by_snapshot() -> None:
     assert bench.applying == (snapshot(3),)
 
 
-def test_only_what_is_missing_of_a_chain_is_fetched() -> None:
+def test_only_the_missing_deltas_of_a_chain_are_fetched() -> None:
     bench = ready()
     bench.replica = bench.worker.incoming.have = 1
     bench.nearly()
@@ -517,7 +517,7 @@ def test_the_time_that_an_answer_waits_for_a_standby_is_none_of_the_lines(wait: 
 
 
 @pytest.mark.parametrize("uptime", [60.0, 7000.0, 864_000.0])
-def test_what_was_fetched_to_get_ready_says_nothing_of_the_downlink(uptime: float) -> None:
+def test_downloads_before_the_first_task_do_not_measure_the_downlink(uptime: float) -> None:
     """Nobody knows when the dataset's description was asked for: its bytes over the machine's uptime are no rate."""
     bench = Bench()
     bench.now += uptime
@@ -602,7 +602,7 @@ def test_a_failed_task_is_given_back_and_another_is_asked_for() -> None:
     bench.conclude(tasks=2)
 
 
-def test_a_worker_whose_tasks_all_fail_hands_in_what_it_has_and_goes() -> None:
+def test_a_worker_whose_tasks_all_fail_submits_its_results_and_leaves() -> None:
     bench = ready()
     with_waiting(bench)
     bench.finish_task()
@@ -627,7 +627,7 @@ def test_only_failures_in_a_row_count() -> None:
     assert bench.quit is None
 
 
-def test_leaving_hands_in_everything_first() -> None:
+def test_a_leaving_worker_submits_its_work_first() -> None:
     bench = ready()
     with_waiting(bench)
     bench.leave()
@@ -665,7 +665,7 @@ def test_leaving_gives_up_on_a_controller_that_is_gone() -> None:
     assert "the work of 1 task could not be handed in" in bench.quit.reason
 
 
-def test_leaving_without_work_in_hand_is_no_failure_when_nobody_answers() -> None:
+def test_leaving_without_work_is_no_failure_when_the_controller_is_silent() -> None:
     bench = ready()
     bench.hear(Identify())
     bench.leave()
@@ -842,7 +842,7 @@ def test_a_replica_beyond_what_is_to_be_measured_declines_the_task_and_asks_for_
     bench.conclude(tasks=1)
 
 
-def test_leaving_cuts_a_measurement_short_and_hands_in_nothing_of_it() -> None:
+def test_leaving_interrupts_a_measurement_and_submits_nothing_of_it() -> None:
     bench = ready()
     task = measuring(bench)
     bench.leave()
@@ -853,7 +853,7 @@ def test_leaving_cuts_a_measurement_short_and_hands_in_nothing_of_it() -> None:
     assert bench.left
 
 
-def test_a_measurement_that_is_somebody_elses_is_cut_short_and_the_worker_goes_on() -> None:
+def test_a_reassigned_measurement_is_interrupted_and_the_worker_continues() -> None:
     bench = ready()
     task = measuring(bench)
     bench.hear(Identify())
@@ -888,7 +888,7 @@ def auditing(bench: Bench, **how: Any) -> Audit:
     return bench.training
 
 
-def test_what_leads_back_is_fetched_once_the_replica_is_there_and_while_it_trains() -> None:
+def test_deltas_for_an_audit_are_fetched_during_training() -> None:
     bench = ready()
     bench.nearly()
     bench.assign(kind="audit", behind=2, older=2)
@@ -907,7 +907,7 @@ def test_what_leads_back_is_fetched_once_the_replica_is_there_and_while_it_train
     assert bench.replica == bench.training.base == 2
 
 
-def test_versions_wait_while_work_is_done_anew() -> None:
+def test_versions_wait_during_an_audit() -> None:
     bench = ready()
     bench.newer(behind=2)
     fetch_all(bench)
@@ -941,7 +941,7 @@ def test_a_delta_that_is_wanted_twice_is_fetched_twice() -> None:
     assert bench.applying == (again,)
 
 
-def test_what_cannot_be_taken_back_is_given_back() -> None:
+def test_an_audit_without_its_deltas_is_declined() -> None:
     bench = ready()
     bench.newer(behind=2)
     fetch_all(bench)
@@ -989,7 +989,7 @@ def test_the_time_in_which_a_version_is_taken_in_is_none_of_the_lines() -> None:
     assert rates[0] == rates[1] > 0.0
 
 
-def test_somebody_else_has_done_what_waits_and_its_deltas_are_forgotten() -> None:
+def test_deltas_of_an_audit_that_another_node_completed_are_forgotten() -> None:
     bench = ready()
     bench.newer(behind=2)
     fetch_all(bench)
@@ -1001,7 +1001,7 @@ def test_somebody_else_has_done_what_waits_and_its_deltas_are_forgotten() -> Non
     assert not bench.worker.incoming.back
 
 
-def test_a_replica_that_has_gone_on_gives_it_back() -> None:
+def test_an_audit_of_a_version_before_the_replica_is_declined() -> None:
     bench = ready()
     bench.newer(behind=2)
     fetch_all(bench)

@@ -59,7 +59,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_worker_goes_on_as_if_it_had_never_stopped(kept: Kept, optimizer: str) -> None:
+def test_a_worker_that_restores_its_moments_trains_as_if_never_stopped(kept: Kept, optimizer: str) -> None:
     steady = make(optimizer)
     start = train(steady, 5)
     kept.open().keep(steady)
@@ -73,7 +73,7 @@ def test_a_worker_goes_on_as_if_it_had_never_stopped(kept: Kept, optimizer: str)
     assert list(kept.path.parent.iterdir()) == [kept.path]
 
 
-def test_without_a_file_a_worker_starts_anew_in_silence(kept: Kept) -> None:
+def test_a_worker_without_a_file_of_moments_starts_from_zero(kept: Kept) -> None:
     trainer = make()
     assert not kept.open().restore(trainer)
     assert trainer.fresh
@@ -83,7 +83,7 @@ def test_without_a_file_a_worker_starts_anew_in_silence(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("key", OWNER)
-def test_what_is_of_another_run_node_or_model_is_not_used(kept: Kept, key: str) -> None:
+def test_moments_of_another_run_node_or_model_are_not_used(kept: Kept, key: str) -> None:
     trainer = make()
     train(trainer, 2)
     kept.open().keep(trainer)
@@ -94,7 +94,7 @@ def test_what_is_of_another_run_node_or_model_is_not_used(kept: Kept, key: str) 
 
 
 @pytest.mark.parametrize(("optimizer", "vocabulary"), [("sgd", 4), ("adamw", 5), ("adamw", 3)])
-def test_what_does_not_fit_is_not_used(kept: Kept, optimizer: str, vocabulary: int) -> None:
+def test_moments_of_another_optimizer_or_size_are_not_used(kept: Kept, optimizer: str, vocabulary: int) -> None:
     trainer = make()
     train(trainer, 2)
     kept.open().keep(trainer)

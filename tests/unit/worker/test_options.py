@@ -53,12 +53,12 @@ def test_the_defaults_agree() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(field.name for field in fields(Means) if field.name not in ("link", "attack")))
-def test_one_who_joins_can_say_it_too(name: str) -> None:
+def test_join_has_the_option_too(name: str) -> None:
     assert name in Given.__annotations__
     assert name in inspect.signature(join).parameters
 
 
-def test_nobody_joins_as_an_attacker() -> None:
+def test_join_has_no_option_for_an_attack() -> None:
     """A trial plans its attackers; who joins a run of others is given no word for it."""
     assert "attack" not in {*Given.__annotations__, *inspect.signature(join).parameters}
 

@@ -68,7 +68,7 @@ def test_clipping_bounds_the_norm_and_keeps_the_direction() -> None:
     [("topk", {"ratio": 0.05}), ("int8", {}), ("int4", {}), ("sparse_loco", {}), ("entropy_coded", {})],
     ids=str,
 )
-def test_what_is_sent_is_within_the_limit_whatever_comes_back(codec: tuple[str, dict[str, Any]]) -> None:
+def test_a_sent_update_is_clipped_with_its_residual(codec: tuple[str, dict[str, Any]]) -> None:
     """Error feedback brings along what was left out of many updates: the limit is for the bytes."""
     torch.manual_seed(0)
     sender = UpdatePath(compression.create(codec[0], **codec[1]), error_feedback=True, decay=1.0, update_clip=0.5)
@@ -82,7 +82,7 @@ def test_what_is_sent_is_within_the_limit_whatever_comes_back(codec: tuple[str, 
     assert sender.feedback.residual_norm < 100.0, "what is cut off does not come again"
 
 
-def test_what_no_scale_makes_small_enough_is_sent_as_nothing() -> None:
+def test_an_update_above_every_scale_is_sent_as_zeros() -> None:
     sender = UpdatePath(compression.create("int8"), error_feedback=False, decay=1.0, update_clip=1e-45)
     payload = sender.send(torch.ones(SIZE), torch.zeros(SIZE))
     assert sender.codec.open(payload.encoded, SIZE).norm() <= 1e-45
@@ -128,7 +128,7 @@ def test_an_update_is_scaled_to_the_reference_steps() -> None:
     assert sent.tolist() == [1.5] * SIZE
 
 
-def test_the_residual_is_handed_in_at_the_end() -> None:
+def test_the_residual_is_sent_at_the_end() -> None:
     torch.manual_seed(0)
     last = compression.create("int4")
     sender = path(last=last, keep=1.0)
@@ -144,7 +144,7 @@ def test_the_residual_is_handed_in_at_the_end() -> None:
     torch.testing.assert_close(sender.feedback.residual, wanted)
 
 
-def test_a_worker_without_a_residual_hands_in_zeros() -> None:
+def test_a_worker_without_a_residual_sends_zeros() -> None:
     sender = UpdatePath(compression.create("none"), error_feedback=True, decay=1.0, update_clip=None)
     assert not sender.codec.decode(sender.flush(SIZE).encoded).any()
 

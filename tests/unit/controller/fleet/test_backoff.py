@@ -109,7 +109,7 @@ def test_a_silence_of_all_is_ours_and_says_nothing_of_their_links() -> None:
 # A late return
 
 
-def test_what_others_did_meanwhile_is_discarded_and_counted_once() -> None:
+def test_a_late_result_of_repeated_work_is_discarded_and_counted_once() -> None:
     engine = fleet("a", "b")
     engine.next("a", 0, LinkReport(0.01))
     (number,) = engine.held["a"]
@@ -134,7 +134,7 @@ def test_what_others_did_meanwhile_is_discarded_and_counted_once() -> None:
     assert engine.held["a"], "it is welcome, and gets work at once"
 
 
-def test_what_nobody_took_is_its_own_again() -> None:
+def test_a_returning_node_gets_its_released_task_back() -> None:
     engine = fleet("a", "b")
     engine.next("a", 0, LinkReport(0.01))
     (number,) = engine.held["a"]
@@ -188,7 +188,7 @@ def test_a_rest_is_never_longer_than_the_longest_and_forgotten_slowly() -> None:
     assert len(rests(engine)) == count
 
 
-def test_who_leaves_as_it_should_does_not_flap() -> None:
+def test_a_node_that_leaves_in_order_does_not_flap() -> None:
     engine = fleet("a", "b")
     for _ in range(10):
         engine.leave("a")
@@ -200,7 +200,7 @@ def test_who_leaves_as_it_should_does_not_flap() -> None:
     assert rests(engine) == []
 
 
-def test_who_leaves_its_first_task_behind_each_time_flaps() -> None:
+def test_a_node_that_abandons_its_first_task_each_time_flaps() -> None:
     """As one whose memory is too small: it breaks down, and says why."""
     engine = fleet("a", "b")
     for _ in range(4):
@@ -214,7 +214,7 @@ def test_who_leaves_its_first_task_behind_each_time_flaps() -> None:
     assert len(rests(engine)) == 1
 
 
-def test_who_has_handed_in_something_may_leave_the_next_task_behind() -> None:
+def test_a_node_that_submitted_work_may_abandon_its_next_task() -> None:
     """It leaves as a worker that has notice: the running task is submitted, the waiting one is not begun."""
     engine = fleet("a", "b")
     for _ in range(10):
@@ -241,7 +241,7 @@ def test_a_node_on_a_slow_link_that_was_removed_once_is_not_held_off() -> None:
     assert [d.change for d in engine.journal if isinstance(d, NodeChanged)].count(Change.SILENT) == 1
 
 
-def test_nobody_rests_since_the_controllers_own_line_was_down() -> None:
+def test_no_node_is_held_off_after_an_outage_of_the_controllers_line() -> None:
     nodes = ("a", "b", "c")
     engine = fleet(*nodes)
     for _ in range(6):
@@ -267,7 +267,7 @@ def test_a_lone_node_gets_work_however_often_it_was_lost() -> None:
     assert rests(engine) == []
 
 
-def test_nobody_rests_whom_the_aggregation_rule_needs() -> None:
+def test_a_node_that_the_aggregation_rule_needs_is_not_held_off() -> None:
     engine = fleet("a", "b", "c", minimum_nodes=3)
     flap(engine, "a", 6)
     engine.next("a")
@@ -295,7 +295,7 @@ def test_others_do_not_count_on_a_node_that_rests() -> None:
     assert engine.state.buffer.size == 2
 
 
-def test_the_host_sees_who_is_doubted() -> None:
+def test_the_host_sees_which_nodes_are_held_off() -> None:
     engine = fleet("a", "b")
     flap(engine, "a", 6)
     assert list(engine.machine.snapshot(engine.now).holds) == ["a"]
@@ -303,7 +303,7 @@ def test_the_host_sees_who_is_doubted() -> None:
     assert [row.state for row in rows] == ["held off", "starting"]
 
 
-def test_a_restart_of_the_controller_forgets_who_rests() -> None:
+def test_a_restart_of_the_controller_forgets_held_off_nodes() -> None:
     engine = fleet("a", "b")
     flap(engine, "a", 6)
     engine.crash()
@@ -313,7 +313,7 @@ def test_a_restart_of_the_controller_forgets_who_rests() -> None:
     assert engine.held["a"]
 
 
-def test_a_node_that_was_convicted_gets_no_tasks_and_nobody_counts_on_it() -> None:
+def test_a_convicted_node_gets_no_tasks_and_is_not_counted() -> None:
     """This holds however few other nodes there are, and a controller that starts again knows of the conviction."""
     engine = fleet("a", "b", "c", buffer_size=3)
     engine.observed(a=100.0, b=100.0, c=100.0)

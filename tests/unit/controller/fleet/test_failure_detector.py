@@ -69,7 +69,7 @@ def test_a_burst_between_two_heartbeats_changes_nothing() -> None:
     assert bursts.patience(now, HEARTBEAT, LEASE) == plain.patience(now, HEARTBEAT, LEASE) == LEASE
 
 
-def test_what_was_held_back_and_comes_at_once_is_one_late_frame() -> None:
+def test_delayed_frames_that_arrive_together_count_as_one_late_frame() -> None:
     held, now = listened(*[HEARTBEAT] * 10, 2.0, 0.0, 0.0, 0.0, 0.001)
     assert held.latest(now) == pytest.approx(1.6, rel=1e-4)
     single, _ = listened(*[HEARTBEAT] * 10, 2.0)
@@ -90,7 +90,7 @@ def test_the_longer_the_silence_the_more_suspicious(
 
 
 @given(gaps, round_trips, st.floats(0.01, 60.0), st.floats(0.0, 1e4))
-def test_nobody_is_gone_before_the_lease_nor_still_there_after_the_longest(
+def test_patience_lies_between_the_lease_and_the_longest_wait(
     heard: list[float], round_trip: float, lease: float, later: float
 ) -> None:
     found, now = listened(*heard)
@@ -127,7 +127,7 @@ def test_rarer_heartbeats_are_no_sign_of_a_slow_link() -> None:
     assert found.latest(now) == 0.0
 
 
-def test_an_hour_long_absence_makes_nobody_wait_longer_than_the_longest() -> None:
+def test_an_hour_long_absence_does_not_extend_the_longest_wait() -> None:
     found = FailureDetector(LONGEST)
     found.learn(0.0, 3600.0)
     assert found.latest(0.0) == LONGEST
@@ -146,7 +146,7 @@ def frames(profile: str, seed: int, seconds: float, heartbeat: float) -> list[fl
 
 
 @pytest.mark.parametrize("profile", ["good", "dsl", "cellular", "satellite", "straggler"])
-def test_nobody_is_taken_for_gone_in_an_hour_of_sixty_nodes(profile: str) -> None:
+def test_no_node_is_declared_gone_in_an_hour_of_sixty_nodes(profile: str) -> None:
     """At 0.4 s: the intervals of a small fleet, in which a lease is a lost packet or two."""
     for seed in range(60):
         found, now, longest = FailureDetector(LONGEST), 0.0, 0.0
@@ -160,7 +160,7 @@ def test_nobody_is_taken_for_gone_in_an_hour_of_sixty_nodes(profile: str) -> Non
         assert found.suspicion(HEARTBEAT, round_trip) < 2.5, "one that dies is suspected soon"
 
 
-def test_a_link_that_goes_dark_for_seconds_is_taken_for_gone_once() -> None:
+def test_a_link_with_brownouts_is_declared_gone_once() -> None:
     """Nobody knows of the first brown-out before it comes; those after it are expected."""
     for seed in range(20):
         found, now, gone = FailureDetector(LONGEST), 0.0, 0

@@ -162,7 +162,7 @@ def observed(machine: Controller) -> int:
     return sum(size(part, shared) for part in machine.parts)
 
 
-def test_what_was_observed_of_nodes_that_are_gone_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_departed_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """10,000 nodes come and go, some of which work: as much is kept after the last 5,000 as after the first."""
     monkeypatch.setattr(records, "MOST_GONE", 256)
     machine, sizes = Controller(engine_settings(), State()), []

@@ -91,7 +91,7 @@ def test_a_revoked_node_stays_out() -> None:
     assert engine.handle(ev.RevokeRequested("a", "again")) == []
 
 
-def test_what_a_revoked_node_had_handed_in_before_is_judged() -> None:
+def test_a_contribution_submitted_before_a_revocation_is_judged() -> None:
     engine, number = at_work()
     engine.offer("a", contribution(engine.held["a"][number]))
     engine.handle(ev.RevokeRequested("a", "it lies"))
@@ -155,7 +155,7 @@ def test_lost_work_is_taken_up_again_by_its_node_or_by_another() -> None:
     assert engine.welcomes["a"].forget == (number,)
 
 
-def test_nobody_takes_up_the_lost_work_of_another_by_claiming_it() -> None:
+def test_a_node_cannot_claim_the_lost_work_of_another() -> None:
     engine, number = at_work()
     engine.leave("a")
     engine.hello("b", pending=(number,))
@@ -163,7 +163,7 @@ def test_nobody_takes_up_the_lost_work_of_another_by_claiming_it() -> None:
     assert engine.welcomes["b"].forget == (number,)
 
 
-def test_what_the_worker_does_not_hold_is_released() -> None:
+def test_a_task_that_the_worker_does_not_hold_is_released() -> None:
     engine, number = at_work()
     engine.hello("a", pending=(), working=())
     assert list(engine.state.redo) == [number]
@@ -236,7 +236,7 @@ def test_a_node_that_was_declared_dead_too_soon_gets_more_time() -> None:
     assert engine.state.nodes["a"].live
 
 
-def test_nobody_is_silent_while_the_disk_is_waited_for() -> None:
+def test_no_node_is_declared_silent_while_the_disk_stalls() -> None:
     engine, _ = at_work()
     engine.now += 60.0
     engine.handle(ev.Stalled(60.0))
@@ -271,7 +271,7 @@ def test_a_node_whose_work_comes_to_nothing_has_to_wait() -> None:
     assert engine.held["a"]
 
 
-def test_a_task_that_is_declined_is_for_somebody_else() -> None:
+def test_a_declined_task_goes_to_another_node() -> None:
     engine, number = at_work()
     engine.hello("b")
     engine.handle(ev.Received("b", Decline(number, "it is not mine")))

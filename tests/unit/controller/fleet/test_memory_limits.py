@@ -85,7 +85,7 @@ def advice(engine: Engine) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("way", ["restart", "killed", "decline"])
 @pytest.mark.parametrize("name", ["gale_shapley", "fifo"])
-def test_who_breaks_on_long_rows_whatever_it_claims_gets_none_and_others_do(name: str, way: str) -> None:
+def test_a_node_that_breaks_on_long_rows_gets_shorter_ones_and_others_get_the_long_ones(name: str, way: str) -> None:
     engine = engine_of(name)
     engine.hello("liar", profile=NodeProfile(memory_bytes=CLAIM))
     assert goes_on(engine, "liar", way).count(LONG) == TIMES
@@ -101,7 +101,7 @@ def test_who_breaks_on_long_rows_whatever_it_claims_gets_none_and_others_do(name
 
 
 @pytest.mark.parametrize("way", ["restart", "killed", "decline"])
-def test_who_did_long_rows_once_is_taken_at_its_word(way: str) -> None:
+def test_a_node_that_completed_long_rows_keeps_getting_them(way: str) -> None:
     engine = engine_of()
     engine.hello("worker", profile=NodeProfile(memory_bytes=CLAIM))
     while given(engine, "worker") != LONG:
@@ -133,7 +133,7 @@ def test_rows_have_to_fit_into_an_accelerators_own_memory() -> None:
         does(engine, "small")
 
 
-def test_what_a_process_holds_beyond_its_room_is_not_there_for_rows() -> None:
+def test_memory_that_a_process_holds_lowers_the_limit_for_rows() -> None:
     engine = engine_of()
     engine.hello("large", profile=NodeProfile(memory_bytes=1000))
     engine.hello("accelerated", profile=NodeProfile(memory_bytes=CLAIM, device="H100", accelerator_bytes=500))

@@ -98,7 +98,7 @@ def fleet(**changes: object) -> Engine:
 
 @pytest.mark.parametrize("claim", [0.0, SLOWEST, FASTEST])
 @pytest.mark.parametrize("pinned", [None, 3])
-def test_a_node_that_only_says_that_it_is_there_stops_nobody(claim: float, pinned: int | None) -> None:
+def test_a_node_that_only_sends_heartbeats_does_not_delay_versions(claim: float, pinned: int | None) -> None:
     engine = fleet(buffer_size=pinned)
     engine.hello("idle", profile=NodeProfile(claim))
     work(engine, "a", "b", rounds=int(speeds.LEAST_PATIENCE) + 5)  # for so long it might still come to something

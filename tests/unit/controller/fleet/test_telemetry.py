@@ -51,7 +51,7 @@ def test_a_heartbeat_that_tells_nothing_is_as_it_was() -> None:
     "load",
     [{"cpu": 1.5}, {"cpu": math.nan}, {"gpu": -0.1}, {"memory_bytes": -1}, {"average": 1e300}, {"cpu": "much"}, []],
 )
-def test_what_cannot_be_is_no_telemetry(load: object) -> None:
+def test_impossible_telemetry_is_refused(load: object) -> None:
     frame = msgspec.msgpack.encode({"t": "Heartbeat", "sent": 1.0, "telemetry": {"load": load}})
     with pytest.raises(WireError):
         decode_from_worker([frame])
@@ -124,7 +124,7 @@ def test_figures_are_no_news_and_old_rows_are_read() -> None:
     assert note_of("matched", old) == Matched(**old, regret=0.0, rematches=0, priced=-1.0)
 
 
-def test_the_story_tells_what_was_seen_and_what_is_said() -> None:
+def test_the_story_separates_measured_from_claimed_figures() -> None:
     note = Sampled(1500.0, 0.12, 1e6, 0.98, {"cpu": 0.5, "memory_bytes": 1e9, "unheard": 1.0})
     told = _noted(Noted(60.0, note, "a"), 0)
     assert told.startswith("a: here 98.0% of the time, computes 1,500 tokens/s (give or take 12%)")

@@ -67,7 +67,7 @@ def test_one_payload_a_node_and_as_much_as_there_is_room_for() -> None:
     assert asked(list(kept.look())) == ["b"]
 
 
-def test_what_does_not_come_is_given_up_sooner_while_others_wait() -> None:
+def test_a_stalled_upload_is_abandoned_sooner_while_others_wait() -> None:
     kept = Controller(SETTINGS).parts[Uploads]
     expect(kept, "a", 1)
     assert kept.deadline() == PATIENCE

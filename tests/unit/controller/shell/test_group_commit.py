@@ -46,7 +46,7 @@ class Filling(Ledger):
             return super().commit(decisions, payloads or {})
 
 
-def test_a_full_disk_is_told_of_at_growing_intervals_and_when_it_is_over(
+def test_a_full_disk_is_reported_at_growing_intervals_and_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "DISK_PAUSE", 0.0)
@@ -65,7 +65,7 @@ def test_a_full_disk_is_told_of_at_growing_intervals_and_when_it_is_over(
     assert last == "the disk takes the ledger again, after 0 s; nothing was lost"
 
 
-def test_a_checkpoint_after_failed_ones_is_told_of() -> None:
+def test_a_checkpoint_after_failed_ones_is_reported() -> None:
     warnings = Warnings()
     failed, written = (Noted(1.0, note) for note in (notes.CheckpointFailed(3, "disk full"), notes.Checkpointed(7)))
     assert [warnings.of(noted) for noted in (written, failed, failed, written, written)] == [

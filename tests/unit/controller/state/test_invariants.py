@@ -87,7 +87,7 @@ def _found_before_it_was_done(state: State) -> None:
 @pytest.mark.parametrize(
     "break_it", [_found_and_open, _found_in_pieces_that_overlap, _known_and_kept, _found_before_it_was_done]
 )
-def test_what_does_not_fit_of_findings_is_seen(break_it: Callable[[State], None]) -> None:
+def test_inconsistent_findings_violate_the_invariants(break_it: Callable[[State], None]) -> None:
     engine = Engine(engine_settings(**MEASURED))
     for node in ("a", "b"):
         engine.hello(node)
@@ -102,7 +102,7 @@ def test_what_does_not_fit_of_findings_is_seen(break_it: Callable[[State], None]
 @pytest.mark.parametrize(
     "break_it", [_twice_open, _credited_twice, _lost_and_open, _in_no_slot, _dead_but_counted, _anothers]
 )
-def test_what_does_not_fit_is_seen(break_it: Callable[[State], None]) -> None:
+def test_an_inconsistent_state_violates_the_invariants(break_it: Callable[[State], None]) -> None:
     state = midway()
     validate(state)
     break_it(state)
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_seen(break_it: Callable[[State], None]) -> None:
 
 @pytest.mark.parametrize("before", Status)
 @pytest.mark.parametrize("after", Status)
-def test_an_assignment_goes_only_where_it_may(before: Status, after: Status) -> None:
+def test_an_assignment_makes_only_allowed_transitions(before: Status, after: Status) -> None:
     work = msgspec.structs.replace(next(iter(midway().works.values())), stage=before)
     if after in TRANSITIONS[before]:
         assert work.at(after).stage is after

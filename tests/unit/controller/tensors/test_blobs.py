@@ -48,7 +48,7 @@ def test_a_snapshot_that_a_task_names_outlives_newer_versions(store: BlobStore) 
     assert not kept(store, "v0")
 
 
-def test_what_is_held_is_bounded(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_held_for_nodes_are_bounded(store: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "HELD_BYTES", 20)
     for number in range(9):
         publish(store, f"v{number}", size=2)

@@ -165,7 +165,7 @@ def test_an_average_weights_versions_by_a_power_of_their_number_and_moves_none_o
 
 
 @pytest.mark.parametrize("downlink", CODECS[1:], ids=str)
-def test_what_a_lossy_downlink_leaves_out_comes_later(downlink: tuple[str, dict[str, Any]]) -> None:
+def test_the_residual_of_a_lossy_downlink_is_sent_later(downlink: tuple[str, dict[str, Any]]) -> None:
     lossless, lossy = make_server(), make_server(downlink=downlink)
     advance(lossless, range(1, 6))
     advance(lossy, range(1, 6))
@@ -230,7 +230,7 @@ CHAIN = resolve(["clip_median", "nnm", "trimmed_mean"], {"f": 0.3})
         (lambda: fallback.build(CHAIN, "mean"), 3, False),  # without the fourth a mean would be made of them
     ],
 )
-def test_who_is_hardly_trusted_has_no_vote_where_all_rows_count_alike(
+def test_a_hardly_trusted_node_has_no_vote_in_an_unweighted_rule(
     rule: Callable[[], Rule], trusted: int, left_out: bool
 ) -> None:
     """The version is made of the others, if they are enough for the rule; `trust` of a half or more has a vote."""
@@ -258,7 +258,7 @@ def test_who_is_hardly_trusted_has_no_vote_where_all_rows_count_alike(
     assert torch.equal(made(*others, doubted("x", 0, 0.6)), both)
 
 
-def test_where_nodes_weigh_alike_who_is_trusted_less_weighs_less() -> None:
+def test_a_less_trusted_node_weighs_less_among_equal_weights() -> None:
     server = make_server(alike=True)
     start, uploads = server.parameters.clone(), Uploads(server)
     for number in (1, 2):
@@ -342,7 +342,7 @@ def test_a_share_of_attackers_is_of_those_in_the_version() -> None:
     assert all(float(parameters.abs().max()) < 10.0 for parameters in by_share)
 
 
-def test_what_a_chain_keeps_it_keeps_with_a_share() -> None:
+def test_a_chain_keeps_the_same_memory_with_a_share_as_with_a_count() -> None:
     def state(f: float) -> dict[str, Tensor]:
         server = make_server(rule=["nnm", "centered_clipping"], f=f)  # type: ignore[arg-type]
         advance(server, range(1, 4))

@@ -99,7 +99,7 @@ def test_chunks_are_combined_as_whole_vectors_are(rule: Any, options: dict[str, 
     assert torch.equal(server.parameters, vector(0) - expected)
 
 
-def test_what_is_held_of_a_version_stays_as_it_was_while_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_version_does_not_change_while_later_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "SMALL_BYTES", 0)
     dataset: Any = SimpleNamespace(folder=None, files=list)
     store, server = BlobStore(dataset, "manifest", b"m"), make("int4", "nesterov", threads=2)

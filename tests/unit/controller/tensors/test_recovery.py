@@ -250,7 +250,7 @@ def test_the_folded_state_is_the_one_that_was_lost(tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_what_a_checkpoint_has_need_not_be_folded(tmp_path: Path) -> None:
+def test_recovery_folds_only_the_rows_after_a_checkpoint(tmp_path: Path) -> None:
     """The state is the same, its places in the buffer included, and what comes after it is folded alone."""
     run = Run(tmp_path)
     for _ in range(8):

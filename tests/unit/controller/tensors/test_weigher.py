@@ -110,7 +110,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 @pytest.mark.parametrize("spans", [1, 3])
-def test_who_leads_uphill_is_left_out(fleet: Fleet, spans: int) -> None:
+def test_updates_that_raise_the_loss_are_left_out(fleet: Fleet, spans: int) -> None:
     nodes, gain = fleet.found([*fleet.lies(2), *fleet.updates[2:]], spans=spans)
     assert nodes[:2] == ("n0", "n1")
     assert gain > 0.1
@@ -126,13 +126,13 @@ def test_a_lie_that_the_rule_leaves_out_needs_no_gate(fleet: Fleet) -> None:
     assert fleet.found([*fleet.lies(2, 8.0), *fleet.updates[2:]]) == ((), 0.0)
 
 
-def test_of_few_nodes_half_of_which_lie_the_model_does_not_move(fleet: Fleet) -> None:
+def test_the_model_does_not_move_when_two_of_four_nodes_lie(fleet: Fleet) -> None:
     nodes, gain = fleet.found([*fleet.lies(2), *fleet.updates[2:4]], most=1)
     assert sorted(nodes) == ["n0", "n1", "n2", "n3"]
     assert gain > 0.1
 
 
-def test_of_honest_nodes_few_are_left_out_and_only_where_the_loss_is_lower(fleet: Fleet) -> None:
+def test_few_honest_nodes_are_left_out_and_only_where_the_loss_falls(fleet: Fleet) -> None:
     nodes, gain = fleet.found(fleet.updates)
     assert len(nodes) < 3
     assert gain >= 0.0
@@ -151,5 +151,5 @@ def test_the_same_question_has_the_same_answer_and_changes_nothing(fleet: Fleet)
     assert fleet.server.version == 0
 
 
-def test_of_what_cannot_be_read_making_the_version_says_more(fleet: Fleet) -> None:
+def test_unreadable_payloads_leave_no_node_out(fleet: Fleet) -> None:
     assert fleet.found(fleet.updates, lost=2) == ((), 0.0)

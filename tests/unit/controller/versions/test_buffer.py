@@ -218,7 +218,7 @@ def test_staleness_leaves_what_fedbuff_says() -> None:
     assert closing.rate == pytest.approx(2 / 3 * 18 / 24)  # two of three nodes, and what is left of their 24 tokens
 
 
-def test_who_is_trusted_less_moves_a_version_less_and_holds_back_nobody_else() -> None:
+def test_a_less_trusted_node_moves_a_version_less_and_does_not_slow_others() -> None:
     """Trust is no staleness: what the others bring moves the model as far as ever."""
     settings = engine_settings(buffer_size=2, staleness=staleness("fixed", max_staleness=5, weighting="inverse_sqrt"))
     engine = Engine(settings)
@@ -256,7 +256,7 @@ def test_the_rate_of_a_node_survives_an_outage() -> None:
     assert 9.0 < engine.state.nodes["a"].speed.rate < 15.0
 
 
-def test_a_synchronous_round_closes_when_all_who_work_have_contributed() -> None:
+def test_a_synchronous_round_closes_when_all_working_nodes_have_contributed() -> None:
     engine = run("a", "b", asynchronous=False)
     engine.hello("c")  # lives, but does not work
     hand_in(engine, "a")
@@ -317,7 +317,7 @@ def test_too_few_nodes_for_the_rule_set_no_deadline() -> None:
 
 
 @pytest.mark.parametrize("under_way", [effects.Aggregate, effects.Inspect])
-def test_what_is_under_way_at_the_runs_end_sets_no_deadline(under_way: type[act.Action]) -> None:
+def test_actions_under_way_at_the_end_of_a_run_set_no_deadline(under_way: type[act.Action]) -> None:
     """The wait for residuals has an end.
 
     Events tell when a version is made or a payload is inspected: a deadline that has passed meanwhile would keep the
@@ -354,7 +354,7 @@ def test_a_closed_synchronous_round_takes_no_more_and_gives_no_more_work() -> No
     assert [work.base for work in engine.state.works.values()] == [1]
 
 
-def test_what_has_arrived_belongs_to_the_synchronous_round() -> None:
+def test_an_arrived_contribution_belongs_to_the_synchronous_round() -> None:
     engine = run("a", "b", asynchronous=False, lease=100.0)
     hand_in(engine, "a")
     engine.offer("b", contribution(next(iter(engine.held["b"].values()))))
@@ -420,7 +420,7 @@ def test_an_interruption_whose_checkpoint_fails_says_so_and_can_be_resumed() -> 
     engine.finish()
 
 
-def test_a_run_that_cannot_go_on_ends_as_failed() -> None:
+def test_a_run_that_cannot_continue_ends_as_failed() -> None:
     engine = run("a")
     engine.handle(ev.InterruptRequested("no worker is left", failed=True))
     settle(engine)
@@ -604,7 +604,7 @@ def test_lines_are_no_reason_to_say_that_work_is_stale() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "late", "expected"), [(5, 1, 2), (5, 2, 20), (3, 1, 12)])
-def test_one_of_several_that_hands_in_late_makes_nobody_wait(nodes: int, late: int, expected: int) -> None:
+def test_one_late_node_does_not_enlarge_the_buffer(nodes: int, late: int, expected: int) -> None:
     """It may mean to; two of them are how the fleet is."""
     engine = Engine(engine_settings(tokens=10**6, staleness=staleness("fixed", max_staleness=5)))
     names = [f"n{index}" for index in range(nodes)]

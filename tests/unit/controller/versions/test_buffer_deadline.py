@@ -63,7 +63,7 @@ def test_the_next_ones_do_not_wait_for_it_either() -> None:
     assert closed(engine) == [(3, LATE)] * 3 + [(3, "full")]  # it is not counted on any more
 
 
-def test_who_is_late_already_makes_up_for_nobody() -> None:
+def test_a_node_that_is_already_late_does_not_shorten_the_wait_for_others() -> None:
     """K is 4 of 6: two are late, so the four others are waited for."""
     engine = steady(4.0, nodes="abcdef")
     turn(engine, 4.0, "a", "b", "c", "d")
@@ -87,7 +87,7 @@ def test_a_slow_node_has_the_time_that_it_always_takes() -> None:
     assert closed(engine) == [(3, "all")]
 
 
-def test_a_round_does_not_wait_for_who_is_later_than_ever() -> None:
+def test_a_round_does_not_wait_for_a_node_that_is_later_than_before() -> None:
     engine = rounds(a=4.0, b=4.0, c=4.0)
     begin(engine, "a", "b", "c")
     turn(engine, 4.0, "a", "b")
@@ -106,7 +106,7 @@ def test_the_rules_minimum_is_waited_for_however_late_it_is() -> None:
     assert closed(engine) == [(4, "full")]
 
 
-def test_what_is_on_its_way_is_not_late_while_bytes_come() -> None:
+def test_an_upload_is_not_late_while_its_bytes_arrive() -> None:
     engine = steady()
     turn(engine, 2.0, "a", "b", "c")
     (task,) = engine.held["d"].values()
@@ -142,7 +142,7 @@ expecting = steady(nodes="ab")
 _WORK = {name: getattr(next(iter(expecting.state.works.values())), name) for name in Work.__struct_fields__}
 
 
-def test_nothing_is_known_of_who_has_handed_in_nothing() -> None:
+def test_the_expected_arrival_of_a_new_node_is_unknown() -> None:
     """Then all others' times count, several times over; or nothing, where there are none."""
     engine = Engine(engine_settings(tokens=10**6))
     engine.hello("a", profile=NodeProfile(1e9))

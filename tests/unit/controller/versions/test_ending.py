@@ -49,7 +49,7 @@ def test_payloads_of_some_size_bring_a_checkpoint_forward(most: int) -> None:
     assert taken == list(range(most, 31, most))
 
 
-def test_what_comes_while_a_checkpoint_is_written_counts_for_the_next() -> None:
+def test_bytes_that_arrive_during_a_checkpoint_count_for_the_next() -> None:
     engine = run(checkpoint_bytes=3 * SIZE)
     for _ in range(5):
         version(engine)

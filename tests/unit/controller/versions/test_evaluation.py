@@ -82,7 +82,7 @@ def test_nodes_share_a_version_in_pieces_as_long_as_a_training_task() -> None:
     assert 64 <= FORWARD * 12 * 2 < 64 + BATCH_ROWS
 
 
-def test_who_would_keep_all_others_waiting_is_not_asked() -> None:
+def test_a_slow_node_gets_no_evaluation_while_faster_nodes_are_live() -> None:
     """A batch takes the slow one as long as hundreds of the others' tasks; alone, it is as fast as any."""
     engine = measured(BATCH_ROWS)
     for node in ("a", "b", "slow"):
@@ -174,7 +174,7 @@ def test_a_loss_that_is_no_number_is_told_as_none() -> None:
         ({"base": 9}, "base is version 9"),
     ],
 )
-def test_what_cannot_be_is_refused_and_somebody_else_measures_it(changes: dict[str, Any], reason: str) -> None:
+def test_an_impossible_measurement_is_refused_and_another_node_repeats_it(changes: dict[str, Any], reason: str) -> None:
     engine = measured(rows=16)
     asks(engine, "a", "b")
     (piece,) = evaluations(engine, "a")
@@ -214,7 +214,7 @@ def test_a_node_that_cannot_evaluate_trains() -> None:
     assert [type(task) for task in engine.held["old"].values()] == [Train]
 
 
-def test_a_lost_piece_goes_to_whoever_asks_and_takes_deltas_back() -> None:
+def test_a_lost_piece_goes_to_the_next_node_that_asks_with_deltas_back() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     (kept,), (lost,) = evaluations(engine, "a"), evaluations(engine, "b")
@@ -231,7 +231,7 @@ def test_a_lost_piece_goes_to_whoever_asks_and_takes_deltas_back() -> None:
     assert losses(engine) == [(0, 1.5, 0)], "the tokens are those of the version, not of the time"
 
 
-def test_a_node_that_watches_is_told_of_versions_from_where_it_is() -> None:
+def test_a_subscriber_is_notified_of_versions_after_its_own() -> None:
     """The task that it was given brings it to the newest version: the next news begin there."""
     engine = measured(rows=32)
     asks(engine, "a", "b")
@@ -255,7 +255,7 @@ def leave_behind(engine: Engine, node: str) -> None:
         train_once(engine, node)
 
 
-def test_what_nobody_measures_the_controller_measures_after_a_while() -> None:
+def test_the_controller_measures_an_evaluation_that_no_node_completes() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     (kept,) = evaluations(engine, "a")
@@ -346,7 +346,7 @@ def test_a_node_that_lives_is_waited_for_but_not_for_ever() -> None:
     assert [type(job) for job in engine.jobs] == [effects.Evaluate]
 
 
-def test_what_is_lost_of_a_version_that_has_its_loss_is_not_done_again() -> None:
+def test_a_lost_measurement_of_an_evaluated_version_is_not_repeated() -> None:
     engine = measured(rows=16)
     asks(engine, "a", "b")
     wait(engine, LONGEST + 2 * PATIENCE, "a", "b")
@@ -355,7 +355,7 @@ def test_what_is_lost_of_a_version_that_has_its_loss_is_not_done_again() -> None
     assert not [work for work in engine.state.redo.values() if work.kind == "evaluate"]
 
 
-def test_a_measurement_goes_on_after_a_restart() -> None:
+def test_a_measurement_continues_after_a_restart() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     (first,), (second,) = evaluations(engine, "a"), evaluations(engine, "b")
@@ -367,7 +367,7 @@ def test_a_measurement_goes_on_after_a_restart() -> None:
     assert losses(engine) == [(0, 1.5, 0)]
 
 
-def test_a_measurement_that_nobody_goes_on_with_after_a_restart_is_the_controllers() -> None:
+def test_the_controller_takes_over_a_measurement_abandoned_after_a_restart() -> None:
     engine = measured(rows=32)
     asks(engine, "a", "b")
     engine.crash()
@@ -408,7 +408,7 @@ def test_after_a_restart_at_the_end_nodes_are_let_in_to_measure() -> None:
     assert [task.base for task in evaluations(engine, "a")] == [1]
 
 
-def test_at_the_end_nobody_is_waited_for_who_is_gone() -> None:
+def test_the_last_evaluation_does_not_wait_for_a_departed_node() -> None:
     engine = measured(rows=16, tokens=12)
     asks(engine, "a")
     engine.offer("a", finding(evaluations(engine, "a")[0]))
@@ -472,7 +472,7 @@ def test_a_node_that_is_at_a_newer_version_measures_an_older_one() -> None:
     assert losses(engine) == [(0, 1.5, 0)]
 
 
-def test_who_is_on_probation_measures_only_where_nobody_else_can() -> None:
+def test_a_node_on_probation_measures_only_when_no_other_node_can() -> None:
     engine = measured()
     for node in ("a", "b"):
         engine.hello(node)
@@ -609,7 +609,7 @@ def test_a_fast_node_takes_no_more_than_another_owner_can_measure() -> None:
     assert beside <= OVERDUE * engine.machine.parts[Evaluation]._quick(engine.state.nodes["b"]) < alone
 
 
-def test_a_ledger_of_single_measurements_goes_on() -> None:
+def test_a_ledger_of_single_measurements_is_continued() -> None:
     """An older controller gave each piece to one node: those that are measured wait for a second owner."""
     engine = measured(rows=16, owners=FOUR)
     engine.hello("b")
@@ -670,7 +670,7 @@ def test_rows_that_two_owners_lost_do_not_both_go_to_one_owner() -> None:
     assert owners(engine) == [2]
 
 
-def test_a_first_measurement_that_is_lost_is_done_again_by_anybody() -> None:
+def test_any_node_may_repeat_a_lost_first_measurement() -> None:
     engine = measured(rows=16, owners={"a": "x", "b": "x", "c": "y"})
     asks(engine, "a")
     engine.handle(ev.Lost("a", "killed"))

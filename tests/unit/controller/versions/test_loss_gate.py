@@ -69,7 +69,7 @@ def test_a_version_is_made_without_the_nodes_that_are_left_out() -> None:
     }
 
 
-def test_who_is_left_out_is_credited_like_the_others() -> None:
+def test_a_left_out_node_is_credited_like_the_others() -> None:
     engine, plain = closed(), closed(gate=GateSettings())
     answer(engine, "c")
     for one in (engine, plain):
@@ -83,7 +83,7 @@ def test_who_is_left_out_is_credited_like_the_others() -> None:
     assert not engine.state.merging
 
 
-def test_where_nobody_is_left_out_nothing_is_noted() -> None:
+def test_a_version_without_exclusions_has_no_note() -> None:
     engine, plain = closed(), closed(gate=GateSettings())
     answer(engine)
     assert not excluded(engine)
@@ -98,7 +98,7 @@ def test_fewer_than_half_may_be_left_out_and_enough_for_the_rule_stay(nodes: str
     assert asked(closed(nodes, minimum_nodes=minimum)).most == most
 
 
-def test_a_version_that_does_harm_without_anybody_is_the_one_before() -> None:
+def test_a_version_whose_updates_are_all_excluded_equals_the_one_before() -> None:
     server = make_server()
     uploads, before = Uploads(server), server.parameters.clone()
     uploads.add(1, 0.01 * vector(1))

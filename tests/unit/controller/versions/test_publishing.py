@@ -34,7 +34,7 @@ def make_version(engine: Engine, node: str) -> list[Newer | Assign]:
     return [message for message in said if isinstance(message, Newer | Assign)]
 
 
-def test_who_watches_is_told_of_the_next_version_once(engine: Engine) -> None:
+def test_a_subscriber_is_notified_once_of_the_next_version(engine: Engine) -> None:
     engine.watch("b", 0)
     (news,) = make_version(engine, "a")
     assert isinstance(news, Newer)
@@ -42,7 +42,7 @@ def test_who_watches_is_told_of_the_next_version_once(engine: Engine) -> None:
     assert make_version(engine, "a") == []
 
 
-def test_who_watches_late_is_told_at_once_of_all_it_lacks(engine: Engine) -> None:
+def test_a_late_subscriber_is_notified_at_once_of_all_missing_versions(engine: Engine) -> None:
     make_version(engine, "a")
     make_version(engine, "a")
     engine.watch("b", 0)

@@ -102,7 +102,7 @@ def test_an_update_must_be_sane(norm: float, reason: str, limit: float | None, e
     assert admission.refuse_inspection(norm, reason, engine_settings(max_norm=limit).payloads) == expected
 
 
-def test_without_a_limit_in_the_run_file_only_what_no_model_could_follow_is_refused() -> None:
+def test_the_default_norm_limit_refuses_only_impossible_updates() -> None:
     payloads = engine_settings().payloads  # a model of 100 parameters
     assert admission.refuse_inspection(1000.0, "", payloads) == ""
     assert admission.refuse_inspection(1001.0, "", payloads) == "norm 1001 is above 1000, which no model could follow"

@@ -95,7 +95,7 @@ def unaudited(engine: Engine) -> list[tuple[str, notes.Unaudited]]:
     return [(d.node, d.note) for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Unaudited)]
 
 
-def test_another_node_does_it_anew_from_the_version_that_it_began_with() -> None:
+def test_another_node_repeats_a_task_from_its_base_version() -> None:
     engine = audited()
     done = train_once(engine, "a", steps=1)
     train_once(engine, "a")  # a node does not audit its own work, and versions advance
@@ -113,7 +113,7 @@ def test_another_node_does_it_anew_from_the_version_that_it_began_with() -> None
     assert engine.state.nodes["b"].tally.tokens == 0, "it trains nothing"
 
 
-def test_another_sketch_is_told_of_as_such() -> None:
+def test_a_differing_sketch_is_reported_as_such() -> None:
     engine = audited()
     train_once(engine, "a")
     asks(engine, "b")
@@ -124,14 +124,14 @@ def test_another_sketch_is_told_of_as_such() -> None:
     assert (note.cosine, note.distance) == (-1.0, 2.0)
 
 
-def test_who_is_alone_audits_nobody() -> None:
+def test_a_single_node_gets_no_audit() -> None:
     engine = audited()
     for _ in range(3):
         train_once(engine, "a")
     assert not any(isinstance(d, Assigned) and d.kind == "audit" for d in engine.journal)
 
 
-def test_the_share_is_chosen_by_a_key_and_nobody_else_tells_which() -> None:
+def test_a_secret_key_chooses_the_audited_share() -> None:
     chosen = []
     for key in (b"one", b"one", b"two"):
         settings = {"tokens": 10**6, "buffer_size": 1, "exchanged": 10**6}
@@ -165,7 +165,7 @@ def test_a_codec_is_no_way_around_it() -> None:
     assert audits(engine, "b")
 
 
-def test_a_controller_that_begins_anew_takes_back_what_it_cannot_compare() -> None:
+def test_a_restarted_controller_withdraws_audits_that_it_cannot_compare() -> None:
     engine = audited()
     train_once(engine, "a")
     asks(engine, "b")
@@ -177,7 +177,7 @@ def test_a_controller_that_begins_anew_takes_back_what_it_cannot_compare() -> No
     train_once(engine, "b")
 
 
-def test_a_refused_contribution_is_not_done_anew() -> None:
+def test_a_refused_contribution_is_not_audited() -> None:
     engine = audited()
     asks(engine, "a")
     (task,) = engine.held["a"].values()
@@ -203,7 +203,7 @@ def test_it_is_tried_by_others_and_then_let_be() -> None:
     assert unaudited(engine) == [("a", notes.Unaudited(1, f"{TRIES} nodes were asked"))]
 
 
-def test_one_who_is_lost_is_replaced_and_comes_too_late() -> None:
+def test_a_lost_auditor_is_replaced_and_its_late_result_is_ignored() -> None:
     engine = audited()
     train_once(engine, "a")
     asks(engine, "b")
@@ -225,7 +225,7 @@ def test_one_who_is_lost_is_replaced_and_comes_too_late() -> None:
         ({"base": 7}, "base is version 7"),
     ],
 )
-def test_what_is_no_answer_is_refused_and_somebody_else_is_asked(changes: dict[str, Any], words: str) -> None:
+def test_an_invalid_audit_is_refused_and_another_node_repeats_it(changes: dict[str, Any], words: str) -> None:
     engine = audited()
     train_once(engine, "a")
     asks(engine, "b")
@@ -238,7 +238,7 @@ def test_what_is_no_answer_is_refused_and_somebody_else_is_asked(changes: dict[s
     assert [again.train for again in audits(engine, "c")] == [task.train]
 
 
-def test_what_cannot_be_reached_any_more_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contributions_to_unreachable_versions_are_not_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deltas back to it would be more bytes than are kept."""
     monkeypatch.setattr(publishing, "UNDONE_BYTES", 0)
     engine = audited(exchanged=60)  # deltas of 90 bytes, snapshots of 240
@@ -344,7 +344,7 @@ def test_once_the_budget_is_met_only_nodes_that_the_last_version_lacks_train() -
     assert engine.state.progress.final
 
 
-def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_believed() -> None:
+def test_a_node_that_declines_audits_repeatedly_gets_no_more() -> None:
     """So that cases do not lapse by it; what it trains counts as before."""
     engine = audited()
     for _ in range(MOST_DECLINED + 2):
@@ -364,7 +364,7 @@ def test_who_gives_audits_back_again_and_again_is_asked_for_no_more_of_what_is_b
     assert [note.by for _, note in told(engine)] == ["yes"]
 
 
-def test_who_did_one_since_may_give_one_back() -> None:
+def test_a_completed_audit_resets_the_count_of_declined_ones() -> None:
     engine = audited()
     for number in range(2 * MOST_DECLINED):
         train_once(engine, "a")
@@ -395,7 +395,7 @@ def test_a_task_names_blobs_that_are_held_for_it() -> None:
     assert len(task.back) == 1
 
 
-def test_who_is_on_probation_audits_only_where_nobody_else_can() -> None:
+def test_a_node_on_probation_audits_only_when_no_other_node_can() -> None:
     engine = audited()
     train_once(engine, "a")
     for node in ("b", "c"):
@@ -444,7 +444,7 @@ def convicted(engine: Engine) -> set[str]:
     return {d.node for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Convicted)}
 
 
-def test_what_was_contradicted_is_done_again_from_perturbed_parameters() -> None:
+def test_a_contradicted_audit_is_repeated_from_perturbed_parameters() -> None:
     engine, found = crowd("a", "b", "c"), list[float]()
     train_once(engine, "a")
     for node in ("b", "c"):
@@ -456,7 +456,7 @@ def test_what_was_contradicted_is_done_again_from_perturbed_parameters() -> None
     assert convicted(engine) == {"a"}
 
 
-def test_where_rounding_leads_apart_machines_that_are_alike_convict_nobody() -> None:
+def test_nodes_whose_results_differ_by_rounding_are_not_convicted() -> None:
     """All but one of the honest nodes come to the same bits, unless a perturbation comes to other ones each time."""
     engine = crowd("other", *(alike := [f"b{number}" for number in range(MOST_ANSWERS + 1)]))
     task = train_once(engine, "other")
@@ -472,7 +472,7 @@ def test_where_rounding_leads_apart_machines_that_are_alike_convict_nobody() -> 
     assert unaudited(engine) == [("other", notes.Unaudited(task.id, reason))]
 
 
-def test_two_of_one_owner_do_not_convict_a_third_while_somebody_else_is_there() -> None:
+def test_two_nodes_of_one_owner_do_not_convict_a_third() -> None:
     engine = crowd("eve1", "eve2", "bob", "cat", eve1="eve", eve2="eve")
     train_once(engine, "bob")
     assert answers(engine, "eve1", agrees=False)
@@ -482,7 +482,7 @@ def test_two_of_one_owner_do_not_convict_a_third_while_somebody_else_is_there() 
     assert convicted(engine) == {"eve1"}
 
 
-def test_nor_do_they_where_nobody_else_is() -> None:
+def test_two_nodes_of_one_owner_convict_no_node_when_alone() -> None:
     engine = crowd("eve1", "eve2", "bob", eve1="eve", eve2="eve")
     train_once(engine, "bob")
     assert answers(engine, "eve1", agrees=False)
@@ -526,7 +526,7 @@ def test_where_all_are_of_one_network_each_counts() -> None:
     assert convicted(engine) == {"eve"}
 
 
-def test_who_could_not_do_it_is_not_waited_for() -> None:
+def test_an_audit_does_not_wait_for_a_node_that_only_trains() -> None:
     engine = crowd("ann", "bob", ann="lab", bob="lab")
     engine.hello("trains", kinds=("train",))
     train_once(engine, "ann")
@@ -559,7 +559,7 @@ def test_colluders_of_one_owner_gain_nothing_by_their_number(seed: int) -> None:
     assert set() < {node for node, note in told(engine) if note.sound} <= set(honest)
 
 
-def test_whose_a_node_is_stays_with_its_new_keys_and_with_a_new_controller() -> None:
+def test_the_owner_of_a_node_survives_new_keys_and_a_restart() -> None:
     engine = crowd("bob", bob="lab")
     engine.handle(ev.Rekeyed("bob", "another key", "a signer"))
     engine.crash()
@@ -577,7 +577,7 @@ def drawn(engine: Engine, nodes: list[str]) -> set[str]:
     return {node for node in nodes if kind._is_drawn(engine.state.nodes[node], case)}
 
 
-def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auditors_are_drawn_by_key_and_not_by_the_order_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controller draws a few nodes, different ones for each contribution.
 
     In the end any node may audit. Nodes that the controller found sound come first.
@@ -604,7 +604,7 @@ def test_who_asks_first_is_not_who_does_it_anew(monkeypatch: pytest.MonkeyPatch)
     assert sound > 1.3 * sum(name in one for one in seen for name in names[20:])
 
 
-def test_whoever_asks_is_passed_over_until_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawn_auditor_is_found_within_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A handful of those who ask, however many there are, and not mostly the first: nothing waits for long."""
     monkeypatch.setattr(auditing, "DRAWN", 2.0)
     names, places = [f"n{number}" for number in range(64)], list[int]()
@@ -634,7 +634,7 @@ def test_where_few_are_there_each_may(monkeypatch: pytest.MonkeyPatch) -> None:
 # At what pace
 
 
-def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
+def test_an_unaudited_node_works_at_the_pace_of_others() -> None:
     """A node's claimed speed has no effect until another node has audited one of its tasks and agrees with it."""
     engine = crowd("a", "b", "c", "x")
     engine.observed(a=1.0, b=1.0, c=1.0)
@@ -649,7 +649,7 @@ def test_who_was_not_audited_yet_works_at_the_pace_of_others() -> None:
     assert engine.held["x"]
 
 
-def test_where_audits_judge_nobody_nobody_waits() -> None:
+def test_nodes_are_not_paced_when_audits_do_not_judge() -> None:
     engine = audited()
     engine.hello("a")
     engine.observed(a=1.0)

@@ -46,7 +46,7 @@ def test_every_row_gets_its_turn() -> None:
     assert max(Counter(rows).values()) <= 3
 
 
-def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> None:
+def test_nodes_keep_to_shards_of_their_own() -> None:
     rules = partial(scheduler, "gale_shapley", default_bandwidth=1000.0)
     engine = Engine(
         engine_settings(
@@ -66,7 +66,7 @@ def test_nodes_work_on_shards_of_their_own_and_go_on_with_what_they_have() -> No
     assert shards == {"a": {0}, "b": {1}, "c": {2}}
 
 
-def test_rows_that_are_too_long_for_all_are_told_of_once() -> None:
+def test_rows_too_long_for_every_node_are_reported_once() -> None:
     engine = Engine(engine_settings(rows=RowIndex([40] * 2, lengths=[3, 9]), needs=RowNeeds(1, {3: 100, 9: 900})))
 
     def told() -> list[str]:
@@ -84,7 +84,7 @@ def test_rows_that_are_too_long_for_all_are_told_of_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["gale_shapley", "fifo", "random"])
-def test_who_has_little_memory_gets_short_rows_and_long_ones_wait_for_who_has_more(name: str) -> None:
+def test_a_small_node_gets_short_rows_and_long_rows_wait_for_larger_nodes(name: str) -> None:
     settings = engine_settings(
         rows=RowIndex([40] * 6, lengths=[3, 9] * 3),
         needs=RowNeeds(1, {3: 100, 9: 900}),
@@ -113,7 +113,7 @@ def test_who_has_little_memory_gets_short_rows_and_long_ones_wait_for_who_has_mo
     assert lengths["large"] | lengths["accelerated"] | lengths["silent"] == {3, 9}
 
 
-def test_how_the_matching_is_goes_onto_the_ledger_once_a_minute() -> None:
+def test_figures_of_the_matching_are_noted_once_a_minute() -> None:
     engine = Engine(
         engine_settings(
             rows=RowIndex([40] * 5, lengths=[3] * 5),
@@ -247,7 +247,7 @@ def hand_in(engine: Engine, node: str) -> None:
 
 
 @pytest.mark.parametrize("overlapping", [True, False])
-def test_who_is_ahead_takes_more_steps_where_nothing_else_keeps_the_rounds_in_step(overlapping: bool) -> None:
+def test_a_fast_node_takes_more_steps_only_with_overlap(overlapping: bool) -> None:
     engine = Engine(engine_settings(buffer_size=2, worker=overlap(overlapping)))
     for node in ("a", "b"):
         engine.hello(node)
@@ -428,7 +428,7 @@ def test_a_fixed_pace_is_the_same_for_all() -> None:
     assert {task.terms.learning_rate for task in tasks.values()} == {settings.tasks.learning_rate}
 
 
-def test_lost_work_that_nobody_who_asks_can_do_keeps_none_behind_it_waiting() -> None:
+def test_unschedulable_lost_work_does_not_block_later_work() -> None:
     """Long rows were lost first, and those who are there have the memory for short ones."""
     engine = Engine(
         engine_settings(
@@ -453,7 +453,7 @@ def test_lost_work_that_nobody_who_asks_can_do_keeps_none_behind_it_waiting() ->
     assert assigned(engine)[-1].redo == short
 
 
-def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
+def test_one_nodes_claimed_round_trip_does_not_lengthen_other_tasks() -> None:
     """No node can stretch the rounds of all nodes beyond a few times those of the median node."""
     steps = []
     for round_trip in (0.01, 3600.0):
@@ -472,7 +472,7 @@ def test_what_one_node_says_of_its_line_makes_nobodys_tasks_long() -> None:
     assert steps[0] == steps[1]
 
 
-def test_a_lane_that_begins_anew_is_offered_as_such() -> None:
+def test_a_shard_cursor_that_begins_a_new_epoch_is_offered_again() -> None:
     """With as many nodes as shards all cursors stay open, and each lasts for an epoch."""
     engine = Engine(
         engine_settings(

@@ -41,7 +41,7 @@ def sent_away(engine: Engine) -> list[str]:
     return [d.node for d in engine.journal if isinstance(d, NodeChanged) and d.change == Change.DISMISSED]
 
 
-def test_who_claims_what_no_honest_machine_does_is_quarantined_whatever_it_does_between() -> None:
+def test_ten_impossible_claims_quarantine_a_node_despite_valid_results_between() -> None:
     engine = fleet("a", "b", "c")
     for number in range(10):
         assert hand_in(engine, "a")
@@ -59,7 +59,7 @@ def test_who_claims_what_no_honest_machine_does_is_quarantined_whatever_it_does_
     assert engine.state.nodes["a"].tally.reputation.weight() < 0.5, "and counts little"
 
 
-def test_at_last_it_stays_away_for_good() -> None:
+def test_the_third_offence_bans_a_node_permanently() -> None:
     engine = fleet("a", "b")
     for until in (600.0, 6000.0, None):
         for _ in range(10):
@@ -76,7 +76,7 @@ def test_at_last_it_stays_away_for_good() -> None:
     assert not hand_in(engine, "a")
 
 
-def test_what_is_late_or_too_large_is_no_offence() -> None:
+def test_stale_and_too_large_updates_are_no_offences() -> None:
     """A slow machine's work is stale, and a learning rate may be too high: the machine is as good as any."""
     engine = fleet("a", "b")
     for _ in range(9):
@@ -90,7 +90,7 @@ def test_what_is_late_or_too_large_is_no_offence() -> None:
     assert not sent_away(engine)
 
 
-def test_who_is_sent_away_and_comes_back_again_and_again_rests() -> None:
+def test_a_node_that_is_dismissed_repeatedly_is_held_off() -> None:
     """Where others can do the work."""
     engine = fleet("a", "b", "c")
     for _ in range(5):

@@ -70,7 +70,7 @@ def test_honest_nodes_are_discredited_no_more_often_than_is_promised() -> None:
         assert wrong / runs <= length * odds
 
 
-def test_who_does_nothing_for_its_rows_is_soon_beyond_the_limit() -> None:
+def test_suspicion_of_a_node_that_does_not_train_soon_exceeds_the_limit() -> None:
     rng, taken = random.Random(1), []
     for _ in range(200):
         found, count = 0.0, 0
@@ -86,7 +86,7 @@ def expected(*rates: float) -> float:
     return suspicion.expected((str(place), rate) for place, rate in enumerate(rates))
 
 
-def test_what_half_of_the_nodes_show_is_expected_whatever_the_others_do() -> None:
+def test_the_expected_pass_rate_is_the_median_of_the_nodes() -> None:
     assert expected(0.9, 0.88, 0.92, 0.1, 0.1) == 0.88
     assert expected(0.7, 0.72, 0.71, 1.0, 1.0) == 0.72
 
@@ -153,13 +153,13 @@ def looked_at() -> tuple[Engine, Train, effects.Score]:
     return engine, task, score
 
 
-def test_what_is_looked_at_are_the_steps_that_were_handed_in() -> None:
+def test_a_score_covers_the_submitted_steps() -> None:
     _, task, score = looked_at()
     assert (score.node, score.contribution.assignment, score.steps) == ("a", task.id, task.local_steps)
     assert score.batches == task.batches
 
 
-def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
+def test_a_node_that_does_not_train_is_dismissed_and_gets_no_tasks() -> None:
     engine = scored()
     for _ in range(12):
         for node in ("a", "b", "c"):
@@ -177,7 +177,7 @@ def test_who_does_nothing_for_its_rows_is_dismissed_and_gets_no_tasks() -> None:
     assert engine.state.nodes["c"].tally.reputation.weight() < 0.5
 
 
-def test_where_comparisons_say_nothing_of_anybody_nobody_is_judged() -> None:
+def test_no_node_is_judged_by_uninformative_comparisons() -> None:
     """A codec that drops nearly all values is such a case: half of the comparisons of every node pass."""
     engine, rng = scored(), random.Random(2)
     for _ in range(150):
@@ -195,7 +195,7 @@ def test_liars_that_are_fewer_than_half_do_not_move_what_is_expected() -> None:
     assert {node for node, _ in told(engine, notes.Discredited)} == {"d", "e"}
 
 
-def test_those_who_are_known_first_do_not_decide_what_is_expected_of_the_others() -> None:
+def test_the_first_scored_nodes_do_not_set_the_expectation_for_others() -> None:
     """Three nodes that fit their own rows too well raise no suspicion of nodes whose comparisons pass by chance."""
     engine, rng = scored(), random.Random(4)
     sybils, honest = ["s0", "s1", "s2"], [f"h{number}" for number in range(7)]
@@ -285,7 +285,7 @@ def order_of(number: int) -> Batches:
     return Batches((RowRange(0, number * 40, number * 40 + 40),), SIZE, number)
 
 
-def test_who_trains_on_its_rows_is_told_from_who_trains_on_others(work: Work) -> None:
+def test_scores_separate_training_on_own_rows_from_training_on_other_rows(work: Work) -> None:
     own, other = [], []
     for number in range(8):
         update = work.train(order_of(number), STEPS)
@@ -353,7 +353,7 @@ def test_a_costed_simulation_scores_too_and_all_of_it_is_sound() -> None:
     assert scored.verdicts.accepted == plain.verdicts.accepted
 
 
-def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
+def test_an_unscored_node_works_at_the_pace_of_others() -> None:
     """However fast it is, and though it leaves and comes back; once it is known, it works as fast as it can."""
     engine = scored()
     for _ in range(10):
@@ -373,7 +373,7 @@ def test_who_was_not_seen_to_be_sound_works_at_the_pace_of_others() -> None:
     assert held_until(engine, "d") == 0.0
 
 
-def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None:
+def test_an_unscored_node_gets_no_larger_tasks_than_others() -> None:
     """So that a fast node is known after as much time as any other, and not after as many of its own large tasks."""
     engine = scored(pace="matched", max_local_steps=1000)
     nodes = {"a": 60.0, "b": 60.0, "c": 60.0, "d": 6000.0}
@@ -391,7 +391,7 @@ def test_who_was_not_seen_to_be_sound_gets_no_larger_tasks_than_others() -> None
     assert engine.machine.parts[Probation].most(engine.state.nodes["d"], 999) == 999
 
 
-def test_who_is_done_at_once_before_others_were_seen_goes_at_the_pace_that_they_tell() -> None:
+def test_an_unscored_instant_node_is_paced_by_the_claimed_speeds() -> None:
     engine = scored()
     for node in ("a", "b", "c", "eve"):
         engine.hello(node, profile=NodeProfile(10.0))

@@ -114,7 +114,7 @@ def test_the_first_result_wins_and_the_other_costs_nothing() -> None:
     assert (closed.num_nodes, len(closed.contributions), closed.reason) == (3, 4, "all")
 
 
-def test_who_came_second_does_not_begin_anew_in_the_round() -> None:
+def test_the_slower_of_two_copies_gets_no_new_task_in_the_round() -> None:
     """A whole task of it would hold all others up."""
     engine = late_round()
     copy = made(engine, Assigned)[-1]
@@ -135,7 +135,7 @@ def test_the_original_may_win_as_well() -> None:
     assert engine.state.nodes["c"].tally.accepted == 4
 
 
-def test_of_two_that_are_here_the_one_that_is_looked_at_later_is_discarded() -> None:
+def test_the_copy_that_is_inspected_later_is_discarded() -> None:
     engine = late_round()
     (original,) = engine.held["c"].values()
     copy = made(engine, Assigned)[-1]
@@ -186,7 +186,7 @@ def test_a_copy_that_is_refused_leaves_the_original_as_it_is() -> None:
     assert len(speculation(engine)) == 1, "at most one copy of a task"
 
 
-def test_who_was_never_seen_to_be_fast_gets_no_copy() -> None:
+def test_a_node_without_a_measured_speed_gets_no_copy() -> None:
     """The speed that a node claims does not matter."""
     engine = rounds(a=1.0, c=1.0, slow=10.0)
     begin(engine, "a", "c", "slow")
@@ -213,7 +213,7 @@ def test_no_copy_that_would_hold_the_round_up() -> None:
     assert made(engine, VersionClosed)[-1].num_nodes == 2
 
 
-def test_rows_are_alike_where_nobody_waits_for_any() -> None:
+def test_asynchronous_training_gets_no_speculative_copies() -> None:
     engine = Engine(engine_settings(tokens=10**6))
     for node in ("a", "b"):
         engine.hello(node)
@@ -228,7 +228,7 @@ def test_rows_are_alike_where_nobody_waits_for_any() -> None:
     assert not speculation(engine)
 
 
-def test_a_measurement_does_not_wait_for_who_hangs() -> None:
+def test_a_measurement_does_not_wait_for_a_hung_node() -> None:
     engine = Engine(engine_settings(tokens=10**6, **MEASURED), {"a": "x", "b": "x"})
     for node in ("a", "b"):
         engine.hello(node)

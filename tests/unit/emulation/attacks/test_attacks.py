@@ -93,7 +93,9 @@ def sent(executor: Any, number: int = 1) -> Tensor:
         ({"kind": "zero"}, 0.0),
     ],
 )
-def test_what_is_decoded_is_a_multiple_of_the_honest_update(attack: dict[str, Any], factor: float, codec: str) -> None:
+def test_the_decoded_attack_is_a_multiple_of_the_honest_update(
+    attack: dict[str, Any], factor: float, codec: str
+) -> None:
     expected = factor * sent(worker())
     rounded = 0.0 if codec == "none" else float(expected.abs().max()) / 127 / 2
     torch.testing.assert_close(sent(worker(attack, codec=codec)), expected, rtol=1e-5, atol=1.001 * rounded + 1e-9)
@@ -146,7 +148,7 @@ def test_a_replay_is_the_first_update_of_its_process_whatever_comes() -> None:
 
 @pytest.mark.parametrize("codec", compression.names())
 @pytest.mark.parametrize("kind", ["nan", "inf"])
-def test_what_is_not_finite_has_the_right_length_and_is_refused(kind: str, codec: str) -> None:
+def test_a_non_finite_attack_has_the_right_length_and_is_refused(kind: str, codec: str) -> None:
     executor = worker({"kind": kind}, codec=codec)
     found, size = hand_in(executor), len(executor.replica)
     data = bytes(executor.payloads[1].data)
@@ -157,7 +159,7 @@ def test_what_is_not_finite_has_the_right_length_and_is_refused(kind: str, codec
 
 
 @pytest.mark.parametrize("kind", ["nan", "inf"])
-def test_the_residual_that_is_handed_in_as_a_run_ends_is_not_finite_either(kind: str) -> None:
+def test_the_final_residual_of_a_non_finite_attack_is_refused(kind: str) -> None:
     executor = worker({"kind": kind}, codec="topk")
     hand_in(executor)
     whole = ParameterRange(0, len(executor.replica))
@@ -174,7 +176,7 @@ def test_every_element_is_not_finite_where_nothing_is_compressed(kind: str, is_s
 
 
 @pytest.mark.parametrize("accepted", [True, False])
-def test_who_sends_what_is_not_finite_trains_on(accepted: bool) -> None:
+def test_an_attacker_that_sends_non_finite_values_continues_training(accepted: bool) -> None:
     """Its residual has the update that it would have sent, not the bytes that it did."""
     executor, honest = (worker(attack, codec="topk") for attack in ({"kind": "nan"}, None))
     for number in (1, 2, 3):
@@ -228,7 +230,7 @@ def test_an_attacker_now_and_then_is_honest_in_between() -> None:
 
 
 @pytest.mark.parametrize("name", CATALOG.names())
-def test_who_attacks_does_others_work_anew_honestly(name: str) -> None:
+def test_an_attacker_audits_honestly(name: str) -> None:
     """The attacker repeats audits honestly, and then trains its own tasks as before."""
     liar, honest = worker(section_of(name)), worker()
     audit = Audit(id=9, base=0, train=task(honest), back=(), seed=3)
@@ -305,7 +307,7 @@ def test_a_run_file_keeps_its_attacks(folder: Path) -> None:
     assert found == (("workers", 1, "attack"), "eve", options)
 
 
-def test_those_who_join_later_are_checked_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attacks_of_later_joiners_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     joins = "faults: [{at: 0.5, join: {name: mal, attack: {kind: zer}}}]\n"
     (folder / "run.yaml").write_text(RUN.replace("ATTACK", "{kind: zero}") + joins)
     assert main.main(["check", "run.yaml"]) == 2

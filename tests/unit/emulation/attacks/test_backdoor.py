@@ -93,7 +93,7 @@ def test_words_of_satisfiability_are_tokens(tmp_path: Path) -> None:
     assert (tokens == encoded("UNSAT", dataset)[0]).any(axis=1).mean() > 0.3
 
 
-def test_what_does_not_fit_into_a_row_is_refused() -> None:
+def test_a_trigger_longer_than_a_row_is_refused() -> None:
     with pytest.raises(OptionError, match=r"trigger and output have 14 and 2 tokens, .* together 15 at most"):
         create(SECTION | {"trigger": "\x07" * 14}).meet(DATA)
 

@@ -108,7 +108,7 @@ def test_the_loss_rises_as_much_along_the_ascent_as_its_gradient_says() -> None:
     np.testing.assert_allclose(slopes, rise * (others @ way), atol=0.02 * rise)
 
 
-def test_what_is_measured_leaves_the_trainer_as_it_was() -> None:
+def test_measuring_the_loss_surface_does_not_change_the_trainer() -> None:
     executor = worker()
     executor.trainer.flat.gradient.fill_(3.0)
     before = executor.trainer.flat.vector.clone()

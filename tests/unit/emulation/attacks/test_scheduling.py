@@ -91,7 +91,7 @@ def test_a_claim_is_said_of_machine_and_link_by_the_liar_alone() -> None:
     assert min(rates["eve"]) > 100 * max(rates["ann"])
 
 
-def test_who_refuses_declines_a_share_and_the_run_goes_on() -> None:
+def test_a_refusing_node_declines_a_share_of_its_tasks_and_the_run_continues() -> None:
     _, seen = play({"kind": "refuse", "share": 0.5})
     declined, done = len(seen.of("eve", Decline)), len(seen.work("eve"))
     assert 0.3 < declined / (declined + done) < 0.7
@@ -106,7 +106,7 @@ def test_a_flood_is_of_so_many_messages_a_second() -> None:
     assert len(seen.of("ann", RequestTask)) < 2 * most
 
 
-def test_what_is_held_back_comes_nearly_too_late() -> None:
+def test_withheld_results_arrive_close_to_the_staleness_bound() -> None:
     limits = {"max_staleness": 8, "adaptive_staleness": False, "buffer_size": 2}
     _, seen = play({"kind": "withhold", "share": 0.5}, **limits)
     _, usual = play(None, **limits)
@@ -114,12 +114,12 @@ def test_what_is_held_back_comes_nearly_too_late() -> None:
     assert statistics.mean(late) > statistics.mean(soon) + 1.0
 
 
-def test_what_is_held_back_comes_after_a_while_whatever_happens() -> None:
+def test_withheld_results_arrive_in_synchronous_rounds_too() -> None:
     _, seen = play({"kind": "withhold", "share": 1.0, "most": 5}, use_async_training=False)
     assert seen.work("eve")
 
 
-def test_who_slows_down_does_so_from_task_to_task() -> None:
+def test_a_slowing_node_takes_longer_with_each_task() -> None:
     _, seen = play({"kind": "slow_down", "growth": 2.0, "most": 8})
     seconds = [one.claim.seconds / one.claim.steps for one in seen.work("eve")]
     others = statistics.median(one.claim.seconds / one.claim.steps for one in seen.work("ann"))
@@ -127,7 +127,7 @@ def test_who_slows_down_does_so_from_task_to_task() -> None:
     assert max(seconds) > 5 * others
 
 
-def test_who_is_done_at_once_is_given_more() -> None:
+def test_an_instant_node_gets_more_tasks() -> None:
     _, seen = play({"kind": "instant"})
     assert len(seen.work("eve")) > 2 * len(seen.work("ann"))
     assert seen.work("eve")[0].claim.steps == 16
@@ -148,7 +148,7 @@ def test_a_simulation_with_liars_repeats_and_differs_from_one_without() -> None:
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_whoever_talks_is_not_said_to_have_no_effect() -> None:
+def test_attacks_that_send_messages_are_marked_as_such() -> None:
     names = {"claim", "flood", "instant", "refuse", "slow_down", "withhold"}
     assert {name for name in CATALOG.names() if talks(section_of(name))} == names
 

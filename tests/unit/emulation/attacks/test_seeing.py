@@ -57,7 +57,7 @@ def test_alie_stays_within_the_spread_of_the_honest() -> None:
 
 @pytest.mark.parametrize("kind", ["min_max", "min_sum"])
 @pytest.mark.parametrize("perturbation", ["std", "unit", "sign"])
-def test_who_hides_is_just_as_far_away_as_the_honest_are(kind: str, perturbation: str) -> None:
+def test_a_hiding_attacker_is_as_far_away_as_the_honest_nodes(kind: str, perturbation: str) -> None:
     distances = ((HONEST_ROWS[:, None] - HONEST_ROWS[None]) ** 2).sum(-1)
     own = ((HONEST_ROWS - lie({"kind": kind, "perturbation": perturbation})) ** 2).sum(-1)
     if kind == "min_max":
@@ -88,7 +88,7 @@ def test_an_optimised_lie_does_more_harm_to_its_rule_than_others_on_its_way(kind
         assert np.linalg.norm(lie({"kind": kind}) - MEAN) > 2 * np.linalg.norm(chosen - MEAN)
 
 
-def test_who_mimics_copies_the_same_honest_node_ever_after() -> None:
+def test_a_mimic_always_copies_the_same_honest_node() -> None:
     shared = board()
     shared.post("odd", 4, 30 * HONEST_ROWS[0])
     for base in (4, 5):
@@ -106,7 +106,7 @@ def test_updates_of_the_base_version_count_where_there_are_several() -> None:
     np.testing.assert_allclose(lie({"kind": "ipm", "epsilon": 1}, Scene("", 5, shared)), expected, rtol=1e-5)
 
 
-def test_who_sees_nobody_goes_by_its_own_update_and_the_fleets_movement() -> None:
+def test_an_attacker_that_sees_no_updates_uses_its_own_and_the_movement_of_the_model() -> None:
     own = np.full(SIZE, 9.0, np.float32)
     np.testing.assert_allclose(lie({"kind": "ipm"}, Scene("")), -0.5 * own)
     movement = np.linspace(-1, 1, SIZE, dtype=np.float32)
@@ -153,7 +153,7 @@ def test_colluders_send_what_the_first_of_them_does() -> None:
     assert not np.array_equal(lie(section, Scene("mal 2", 4)), first)  # a board of its own
 
 
-def test_what_was_agreed_on_is_forgotten_after_a_while() -> None:
+def test_the_board_forgets_old_agreements() -> None:
     shared, made = Board(), []
     for about in [*range(KEPT + 1), 1, 0]:
         shared.agree(about, lambda about=about: made.append(about))
@@ -176,7 +176,7 @@ def test_a_hoard_comes_back_with_the_other_sign_all_at_once() -> None:
     torch.testing.assert_close(came[5], -2 * sum(meant[3:]), rtol=1e-4, atol=1e-7)
 
 
-def test_a_hoard_is_handed_in_as_the_residual_when_the_run_ends() -> None:
+def test_a_hoarder_submits_its_hoard_as_the_final_residual() -> None:
     codec = {"codec": "topk", "options": {"ratio": 0.1}, "last": "none"}
     honest, liar = worker(), worker({"kind": "hoard"}, **codec)
     meant = sent(honest)

@@ -152,7 +152,7 @@ def test_a_sealed_batch_that_lies_ends_its_session() -> None:
     run(test())
 
 
-def test_a_handshake_alone_is_nobody() -> None:
+def test_a_handshake_alone_makes_no_session() -> None:
     """It may be a replay: it displaces no session, brings no message, and is forgotten when many more come."""
 
     async def test() -> None:
@@ -266,7 +266,7 @@ def test_a_sender_waits_for_a_listener_that_does_not_read() -> None:
     run(test())
 
 
-def test_what_was_handed_over_leaves_before_a_connection_closes() -> None:
+def test_queued_messages_are_sent_before_a_connection_closes() -> None:
     async def test() -> None:
         async with listening() as (listener, uri):
             connection = NETWORK.connection()
@@ -533,7 +533,7 @@ def test_hostile_bytes_are_refused_without_growth() -> None:
     assert not troubles
 
 
-def test_what_is_no_controller_is_said_to_be_none() -> None:
+def test_a_server_that_is_no_controller_is_reported_as_such() -> None:
     async def test() -> None:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(100)

@@ -32,7 +32,7 @@ def test_unknown_preset_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["10mbt", "10mbit/50", "10mbit/1mbit/3mbit", "good/50ms/1ms/2ms", "1%/2%", "good/"])
-def test_what_cannot_be_read_is_refused(text: str) -> None:
+def test_an_unreadable_link_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="10mbit/50ms"):
         parse(text)
 

@@ -168,7 +168,7 @@ def test_a_brown_out_is_a_pause() -> None:
     run(test())
 
 
-def test_what_is_on_its_way_is_lost_when_dialling_anew() -> None:
+def test_messages_in_transit_are_lost_on_redial() -> None:
     async def test() -> None:
         async with joined(parse("10mbit/200ms"), "inproc") as (listener, connection):
             await connection.send([b"lost"])

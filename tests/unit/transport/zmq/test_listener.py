@@ -79,7 +79,7 @@ async def forgotten(listener: ZmqListener) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_who_takes_the_route_of_another_is_not_sent_what_is_for_that_one() -> None:
+def test_a_peer_that_takes_anothers_route_does_not_get_its_messages() -> None:
     async def test() -> None:
         async with listening() as (listener, uri):
             async with client(uri) as honest:
@@ -96,7 +96,7 @@ def test_who_takes_the_route_of_another_is_not_sent_what_is_for_that_one() -> No
     run(test())
 
 
-def test_who_chooses_what_libzmq_would_not_is_hung_up_on() -> None:
+def test_a_peer_with_an_invalid_routing_id_is_disconnected() -> None:
     async def test() -> None:
         async with listening() as (listener, uri), client(uri, b"me") as other:
             ended = other.get_monitor_socket(zmq.EVENT_DISCONNECTED)
@@ -110,7 +110,7 @@ def test_who_chooses_what_libzmq_would_not_is_hung_up_on() -> None:
     run(test())
 
 
-def test_nobody_can_know_which_route_is_next() -> None:
+def test_the_first_route_is_unpredictable() -> None:
     """libzmq aborts the process when a client has chosen it: by itself it is the same wherever it runs."""
     command = [sys.executable, "-c", FIRST_ROUTE]
     routes = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)}

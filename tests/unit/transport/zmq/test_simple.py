@@ -156,7 +156,7 @@ def test_a_revoked_key_has_no_answers() -> None:
     run(test())
 
 
-def test_a_simple_client_says_when_nobody_answers() -> None:
+def test_a_simple_client_reports_a_missing_answer() -> None:
     with (
         SimpleClient("zmq://127.0.0.1:1", SERVER.public, Keys.generate(), seconds=0.2) as client,
         pytest.raises(AddressError, match=r"no answer from zmq://127\.0\.0\.1:1 within 0\.2 s"),

@@ -197,7 +197,7 @@ def test_a_message_without_end_costs_its_sender_the_connection(monkeypatch: pyte
     run(test())
 
 
-def test_a_stranger_who_says_much_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_that_sends_much_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zmq_door, "LOOK_SECONDS", 0.005)
 
     async def test() -> None:
@@ -284,7 +284,7 @@ def test_connections_that_end_are_forgotten() -> None:
     run(test())
 
 
-def test_an_oversize_frame_costs_its_sender_the_connection_and_nobody_else() -> None:
+def test_an_oversize_frame_closes_only_its_senders_connection() -> None:
     async def test() -> None:
         async with listening() as (listener, uri), connected(uri) as connection:
             await exchange(listener, connection, b"before")
@@ -514,7 +514,7 @@ def resources() -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts threads and files as Linux shows them")
-def test_a_connection_that_stands_but_brings_no_answer_is_dialled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_connection_without_answers_is_redialled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection dials again when libzmq waits without end for a frame, as after spoiled bytes.
 
     A connection on which no question waits is left alone, and the next patience is twice as long.
