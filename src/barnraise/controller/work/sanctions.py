@@ -26,7 +26,10 @@ MOST = 10
 
 
 class Sanctions(Part):
-    """Dismisses a node. The finding is on the ledger, and `backoff` knows until when the node gets no tasks."""
+    """Dismisses nodes that were convicted.
+
+    The finding is on the ledger, and `backoff` knows until when the node gets no tasks.
+    """
 
     def __init__(self, context: Context, membership: Membership) -> None:
         super().__init__(context)
