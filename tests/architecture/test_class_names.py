@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.architecture.trees import parse, walk
 
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
 
@@ -61,7 +62,7 @@ def duplicates(classes: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 def classes_of(package: Path) -> Iterable[tuple[str, str]]:
     """Yield (package, class name) of each class that is defined under `package`."""
     for path in sorted(package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in walk(parse(path)):
             if isinstance(node, ast.ClassDef):
                 yield path.relative_to(package).parts[0], node.name
 

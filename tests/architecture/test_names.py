@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.architecture.trees import parse, walk
 
 from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
@@ -48,7 +49,7 @@ ALLOWED = {
 def spelled(tree: ast.Module) -> list[tuple[int, str]]:
     """(line, name) of each policy's name in a string, but for docstrings and the defaults of keys."""
     skipped: set[int] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         body = getattr(node, "body", [])
         for statement in body if isinstance(body, list) else []:
             if isinstance(statement, ast.Expr):
@@ -56,24 +57,17 @@ def spelled(tree: ast.Module) -> list[tuple[int, str]]:
         if isinstance(node, ast.keyword) and node.arg == "default":
             skipped.add(id(node.value))
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
             words = {node.value} if node.value in NAMES else set(re.findall(r"[\w-]+", node.value)) - ENGLISH
             found += [(node.lineno, name) for name in sorted(words & NAMES)]
     return found
 
 
-@pytest.mark.parametrize("path", WATCHED, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_policy_is_asked_for_by_name(path: Path) -> None:
-    where = str(path.relative_to(PACKAGE))
-    assert [(line, name) for line, name in spelled(ast.parse(path.read_text())) if (where, name) not in ALLOWED] == []
-
-
-def test_every_allowed_name_occurs_in_its_file() -> None:
-    found = {
-        (str(path.relative_to(PACKAGE)), name) for path in WATCHED for _, name in spelled(ast.parse(path.read_text()))
-    }
-    assert set(ALLOWED) <= found
+def test_no_policy_is_asked_for_by_name() -> None:
+    """The names that files spell are those allowed, and each of these is still in its file."""
+    found = {(str(path.relative_to(PACKAGE)), name) for path in WATCHED for _, name in spelled(parse(path))}
+    assert found == set(ALLOWED)
 
 
 def test_a_default_is_a_name_of_its_family() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.architecture.trees import parse, walk
 from tests.architecture.words import CLAUSE_NAME, banned, first_sentence, has_verb
 
 PACKAGE = Path(__file__).parents[2] / "src" / "barnraise"
@@ -68,9 +69,9 @@ def shortcomings(tree: ast.Module) -> list[str]:
     return found
 
 
-def texts(code: str) -> Iterator[tuple[int, str]]:
+def texts(tree: ast.Module, code: str) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of each docstring, of each string that documents an attribute, and of each comment."""
-    for node in ast.walk(ast.parse(code)):
+    for node in walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             for paragraph in node.value.value.split("\n\n"):
                 yield node.lineno, paragraph
@@ -94,17 +95,18 @@ def texts(code: str) -> Iterator[tuple[int, str]]:
 
 def findings(code: str) -> list[str]:
     """Return all findings in a source file, each with its line."""
-    found = shortcomings(ast.parse(code))
-    for line, text in texts(code):
+    tree = ast.parse(code)
+    found = shortcomings(tree)
+    for line, text in texts(tree, code):
         found += [f"{line}: {finding}" for finding in banned(text)]
     return found
 
 
-def clause_names(code: str) -> list[str]:
+def clause_names(tree: ast.Module) -> list[str]:
     """Return the names of test functions whose subject is a clause, each with its line."""
     return [
         f"{node.lineno}: {node.name}"
-        for node in ast.walk(ast.parse(code))
+        for node in walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and CLAUSE_NAME.match(node.name)
     ]
 
@@ -134,7 +136,7 @@ def test_text_beside_the_package_is_plain(folder: str) -> None:
     found = [
         f"{path.relative_to(root)}:{line}: {finding}"
         for path in sorted((root / folder).rglob("*.py"))
-        for line, text in texts(path.read_text())
+        for line, text in texts(parse(path), path.read_text())
         for finding in banned(text)
     ]
     assert not found, "\n".join(found)
@@ -145,7 +147,7 @@ def test_names_of_tests_begin_with_an_actor_or_a_thing() -> None:
     found = [
         f"{path.relative_to(root)}:{name}"
         for path in sorted((root / "tests").rglob("*.py"))
-        for name in clause_names(path.read_text())
+        for name in clause_names(parse(path))
     ]
     assert not found, "begin with the worker, the node, the run, or the thing:\n" + "\n".join(found)
 
@@ -162,11 +164,14 @@ def test_names_of_tests_begin_with_an_actor_or_a_thing() -> None:
     ],
 )
 def test_a_name_whose_subject_is_a_clause_is_noticed(code: str) -> None:
-    assert clause_names(code)
+    assert clause_names(ast.parse(code))
 
 
 def test_plain_names_of_tests_pass() -> None:
-    assert clause_names("def test_a_late_result_is_refused(): pass\ndef test_offers(): pass\ndef of_two(): pass") == []
+    assert (
+        clause_names(ast.parse("def test_a_late_result_is_refused(): ...\ndef test_offers(): ...\ndef of_two(): ..."))
+        == []
+    )
 
 
 def test_the_package_itself_is_plain() -> None:

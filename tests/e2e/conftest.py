@@ -14,19 +14,28 @@ from typing import Any
 
 import pytest
 
+from .forkserver import Forked, forkserver
+
 BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 
 
 class Process:
-    """A barnraise process whose standard error is read as it comes."""
+    """A barnraise process whose standard error is read as it comes.
+
+    It is a fork of the tests' forkserver, or, behind a `prefix` such as [], a process of `python -m`.
+    """
 
     def __init__(self, arguments: list[str], cwd: Path, prefix: list[str] | None = None) -> None:
         self.log = cwd / f"{arguments[0]}-{time.monotonic_ns()}.log"
         self.out = self.log.with_suffix(".out")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "BARNRAISE_TRACEBACK": "1"}
+        self.popen: subprocess.Popen[bytes] | Forked
+        if prefix is None:
+            self.popen = forkserver().start(arguments, cwd, environment, self.out, self.log)
+            return
         with self.log.open("wb") as err, self.out.open("wb") as out:
             self.popen = subprocess.Popen(
-                [*(prefix or []), *BARNRAISE, *arguments], cwd=cwd, stdout=out, stderr=err, env=environment
+                [*prefix, *BARNRAISE, *arguments], cwd=cwd, stdout=out, stderr=err, env=environment
             )
 
     def text(self) -> str:

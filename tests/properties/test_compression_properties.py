@@ -23,33 +23,36 @@ torch.set_num_threads(1)
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 vectors = hnp.arrays(np.float32, st.integers(0, 300), elements=finite).map(torch.from_numpy)
 whole = hnp.arrays(np.float32, 20, elements=st.integers(-1000, 1000)).map(torch.from_numpy)
-codecs = st.sampled_from(
-    [
-        ("none", {}),
-        ("fp16", {}),
-        ("bf16", {}),
-        ("int8", {"block": 8}),
-        ("int8", {"block": 64}),
-        ("int8", {"block": 64, "rounding": "stochastic"}),
-        ("int4", {"block": 8}),
-        ("int4", {"block": 9, "rounding": "stochastic"}),
-        ("topk", {"ratio": 0.05}),
-        ("topk", {"ratio": 0.3, "half_values": True}),
-        ("chunked_topk", {"ratio": 0.1, "chunk": 64}),
-        ("sparse_loco", {}),
-        ("sparse_loco", {"ratio": 0.1, "chunk": 64}),
-        ("entropy_coded", {}),
-        ("entropy_coded", {"bits": 3.0}),
-        ("dct_topk", {}),
-        ("low_rank", {"rank": 2, "side": 64}),
-        ("random_blocks", {"ratio": 0.2, "block": 16}),
-    ]
-).map(lambda pair: compression.create(pair[0], **pair[1]))
+CODECS = [
+    ("none", {}),
+    ("fp16", {}),
+    ("bf16", {}),
+    ("int8", {"block": 8}),
+    ("int8", {"block": 64}),
+    ("int8", {"block": 64, "rounding": "stochastic"}),
+    ("int4", {"block": 8}),
+    ("int4", {"block": 9, "rounding": "stochastic"}),
+    ("topk", {"ratio": 0.05}),
+    ("topk", {"ratio": 0.3, "half_values": True}),
+    ("chunked_topk", {"ratio": 0.1, "chunk": 64}),
+    ("sparse_loco", {}),
+    ("sparse_loco", {"ratio": 0.1, "chunk": 64}),
+    ("entropy_coded", {}),
+    ("entropy_coded", {"bits": 3.0}),
+    ("dct_topk", {}),
+    ("low_rank", {"rank": 2, "side": 64}),
+    ("random_blocks", {"ratio": 0.2, "block": 16}),
+]
+codecs = st.sampled_from(CODECS).map(lambda pair: compression.create(pair[0], **pair[1]))
 
 
 def round_trip(codec: Any, x: Tensor) -> Tensor:
     decoded: Tensor = codec.decode(codec.encode(x).to_bytes(), x.numel())
     return decoded
+
+
+def test_every_codec_is_drawn() -> None:
+    assert {name for name, _ in CODECS} == set(compression.names()), "add the codec to CODECS"
 
 
 @given(vectors)

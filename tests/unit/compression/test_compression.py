@@ -287,6 +287,12 @@ def test_names_and_options() -> None:
         compression.create("sparse_loco", chunk=100)
 
 
+def test_every_codec_has_cases_and_a_tag_of_its_own() -> None:
+    assert {name for name, _ in CODECS} == set(compression.names()), "add the codec to CODECS"
+    tags = {(compression.create(name, **options).tag, name) for name, options in CODECS}
+    assert len({tag for tag, _ in tags}) == len(tags)
+
+
 def test_published_settings_are_small() -> None:
     size = 4096 * 1000
     assert 8 * compression.create("sparse_loco").max_bytes(size) / size < 0.165  # 12-bit places would make it 0.22
