@@ -154,7 +154,7 @@ def _fault_names(case: Case) -> Found:
                 if name not in living:
                     what = f"is dead at {time}" if name in dead else f"is no worker at {time}"
                     listed = ", ".join(sorted(living)[:SHOWN]) + (", ..." if len(living) > SHOWN else "")
-                    yield ("faults", index, key), f"'{name}' {what} (running: {listed or 'none'})"
+                    yield ("faults", index, key), f"'{name}' {what} (running: {listed or 'no node'})"
                 elif case.purpose.local and kind.ends:
                     living.discard(name)
 
