@@ -203,7 +203,7 @@ class ControllerBooks:
                 return self.aggregate(effect)
             case effects.Evaluate():
                 return Evaluated(effect.epoch, effect.version, LOSS)
-        raise AssertionError(effect)
+        raise AssertionError(f"no answer to {effect}: add a case")
 
     def aggregate(self, action: Aggregate) -> Event:
         numbers = [number for slot in action.slots for number, *_ in slot.contributions]

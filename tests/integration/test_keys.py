@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from barnraise.controller.work.offences import MOST
+from barnraise.controller.work.sanctions import MOST
 from barnraise.ledger.decisions import NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
 from barnraise.ledger.notes import Offended

@@ -755,6 +755,7 @@ class Account:
             return
         assert not self.final
         assert d.base == len(self.made)
+        assert d.kind in ("train", "flush"), f"the account has no rules for {d.kind}: add them to Account"
         assert d.kind == ("flush" if self.flushing else "train")
         if d.kind == "flush":
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
@@ -1246,7 +1247,7 @@ class Engine:
                 return effects.Scored(job.epoch, made, self.state.newest.version, gains)
             case effects.Checkpoint():
                 return effects.Checkpointed(job.epoch, self.state.newest.version, "" if good else "disk full")
-        raise AssertionError(job)
+        raise AssertionError(f"no answer to {job}: add a case")
 
     def tick(self, seconds: float) -> None:
         """Time passes; the shell ticks when the deadline is reached, and that moves the deadline."""

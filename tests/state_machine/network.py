@@ -216,6 +216,8 @@ class Host:
                 self._later(rng.uniform(0, 2.0), effects.Scored(action.epoch, action.contribution.assignment, 0, gains))
             case effects.Checkpoint():
                 self._later(rng.uniform(0, 2.0), effects.Checkpointed(action.epoch, action.version))
+            case effects.ControllerEffect():
+                raise AssertionError(f"no answer to {action}: add a case")
             case ca.Release():
                 self.deltas -= set(action.digests)
             case ca.Finish():

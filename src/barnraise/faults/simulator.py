@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.machine import RESUME_GRACE, Controller
-from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.state import actions as ca
 from barnraise.controller.state import effects
 from barnraise.controller.state import events as ce
+from barnraise.core.malformed_frames import MalformedFrames
 from barnraise.emulation.event_queue import Call
 from barnraise.emulation.journal import DecisionJournal
 from barnraise.emulation.node import Node

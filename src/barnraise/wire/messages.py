@@ -8,12 +8,12 @@ before any other field is used.
     Enrol         asks for membership, with proof   Enrolled     confirms it as node N
     Hello         begins a session, with its state  Welcome      admits it, with the run and its settings
     Heartbeat     the worker is alive               Pulse        the controller is alive
-    Next          asks for a task soon              Assign       assigns one
-    Watch         asks for the next version         Newer        the updates up to the newest version
+    RequestTask   asks for a task soon              Assign       assigns one
+    Subscribe     asks for the next version         Newer        the updates up to the newest version
     Decline       refuses a task
-    Offer         header of a task's result         Go           asks for its payload, from a byte on
+    Offer         header of a task's result         SendPayload  asks for its payload, from a byte on
     PayloadChunk  bytes of a payload                Ack          the result is durable: accepted or refused
-                                                    Who          the session is unknown: say Hello
+                                                    Identify     the session is unknown: say Hello
     Fetch         asks for bytes of a blob          Chunk        bytes of a blob
                                                     Gone         the blob is no longer kept
     Leave         the worker has submitted all      Stop         the run is over, or the node is excluded

@@ -142,7 +142,7 @@ class Tasks:
         if task.preempts:
             return self._preempt(task, now)
         if self.contact.greeted and self.waiting is not None and self.waiting.id != task.id:
-            return [self._greet(now)]  # one too many (a Next came more than once): the controller learns what is held
+            return [self._greet(now)]  # one too many (RequestTask came twice): the controller learns what is held
         if self.waiting is not None or self.files is None or not self._open:
             return []
         self._take(task, now)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.cli.main import main
+from barnraise.cli.main import COMMANDS, main
 from barnraise.core.errors import InputError
 from barnraise.core.types import KINDS
 from barnraise.transport import Keys
@@ -18,6 +18,7 @@ from barnraise.wire import messages as m
 from barnraise.wire import observing as o
 
 TAKEN_BY = {"join": (WORKER, HELPER), "standby": (STANDBY,), "status": (OBSERVER,)}
+ACCESS = Path(__file__).parents[3] / "docs/guides/access.md"
 WRONG = [(command, role) for command, taken in TAKEN_BY.items() for role in ROLES if role not in taken]
 
 
@@ -32,6 +33,15 @@ def test_an_invite_for_another_role(
     said = " ".join(capsys.readouterr().err.split())
     assert f"{role}: use it with `{ROLES[role].command}`" in said
     assert f"`barnraise invite RUN_DIR --role {TAKEN_BY[command][0]}`" in said
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_a_command_and_a_row_in_the_docs(role: str) -> None:
+    name = ROLES[role].command.split()[1]
+    assert ROLES[role].command == f"barnraise {name} INVITE"
+    assert name in COMMANDS
+    assert role in TAKEN_BY[name]
+    assert f"\n| `{role}` |" in ACCESS.read_text(), "the table of roles in docs/guides/access.md"
 
 
 EVALUATOR = {m.Enrol, m.Hello, m.Heartbeat, m.RequestTask, m.Decline, m.Offer, m.Fetch, m.Leave}

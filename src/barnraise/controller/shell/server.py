@@ -18,7 +18,6 @@ from barnraise.controller.machine import Controller
 from barnraise.controller.shell.enrolment import Enrolment
 from barnraise.controller.shell.group_commit import GroupCommit
 from barnraise.controller.shell.inbox import MOST_AT_ONCE, MOST_WAITING, TURNS_BEHIND, Awaited, Brought, Waiting
-from barnraise.controller.shell.malformed_frames import MalformedFrames
 from barnraise.controller.shell.originals import Replication
 from barnraise.controller.shell.rate_limits import SHUT_OUT, RateLimits
 from barnraise.controller.shell.reception import Reception
@@ -30,6 +29,7 @@ from barnraise.controller.state import effects, saved
 from barnraise.controller.state import events as ev
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
 from barnraise.core.errors import SupersededError, WireError
+from barnraise.core.malformed_frames import MalformedFrames
 from barnraise.core.text import printable
 from barnraise.core.token_bucket import TokenBucket
 from barnraise.ledger import Ledger, notes

@@ -16,7 +16,7 @@ from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Work
 from barnraise.controller.work import admission
 from barnraise.controller.work.auditing import Auditing
-from barnraise.controller.work.offences import Offences
+from barnraise.controller.work.sanctions import Offences
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.task_kinds import TaskKinds

@@ -13,7 +13,6 @@ from barnraise.controller.fleet import records
 from barnraise.controller.fleet.fleet import Fleet
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.machine import HOLDS, Controller
-from barnraise.controller.shell.malformed_frames import INTERVAL, MOST_SENDERS, MalformedFrames
 from barnraise.controller.state import actions as act
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.fold import MOST_OPEN
@@ -206,10 +205,3 @@ def test_full_token_buckets_are_dropped() -> None:
     last = f"node-{10 * LEAST_SWEPT - 1}"
     now = 10.0 * LEAST_SWEPT - 1.0
     assert [buckets.take(last, now) for _ in range(2)] == [True, False], "a bucket that is not full is kept"
-
-
-def test_senders_of_malformed_frames_are_forgotten_after_their_interval() -> None:
-    drops = MalformedFrames()
-    for number in range(4 * MOST_SENDERS):
-        assert drops.count(f"sender-{number}", number * INTERVAL) == 1
-    assert len(drops._told_at) <= MOST_SENDERS + 1
