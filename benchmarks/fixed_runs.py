@@ -186,7 +186,7 @@ class Seen:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path, help="a file for what came of the runs")
+    parser.add_argument("--write", type=Path, help="a file for the outcomes of the runs")
     parser.add_argument("--against", type=Path, help="such a file, to compare with")
     parser.add_argument("--quick", action="store_true", help="does it run? one of them")
     options = parser.parse_args()

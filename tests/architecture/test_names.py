@@ -100,7 +100,7 @@ def test_a_spelled_name_is_noticed(code: str) -> None:
     "code",
     [
         '"""Krum is krum."""\nx = 1',
-        'Field(default="sgd", description="What takes the local steps.")',
+        'Field(default="sgd", description="The optimizer of the local steps.")',
         'text = "none of them is a good mean"',
         'text = "momentum"',
     ],

@@ -66,7 +66,7 @@ def test_an_interrupted_matrix_says_how_to_continue(barnraise, tmp_path: Path, n
     process.popen.send_signal(number)
     assert process.wait(60) == 130, process.text()
     text = process.text()
-    assert "interrupted; matrix keeps what was found, and the same command goes on" in text
+    assert "interrupted; matrix keeps the results so far, and the same command continues" in text
     assert "Traceback" not in text
     assert "leaked" not in text
     known = len((tmp_path / "matrix" / "results.jsonl").read_text().splitlines())

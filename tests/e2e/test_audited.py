@@ -39,10 +39,10 @@ def test_half_of_the_contributions_are_audited_and_reported(run_file: Callable[.
         [*BARNRAISE, "story", str(folder), str(audited.audited)],
         stdout=subprocess.PIPE, text=True, env=environment, timeout=60, check=True,
     ).stdout  # fmt: skip
-    assert f"done anew by {audited.by} as {audited.assignment}" in " ".join(story.split())
+    assert f"repeated by {audited.by} as {audited.assignment}" in " ".join(story.split())
     assert done.stdout
     status = subprocess.run(
         [*BARNRAISE, "status", str(folder)], stdout=subprocess.PIPE, text=True, env=environment, timeout=60, check=True
     ).stdout
-    assert f"{len(told)} contributions done anew by others" in " ".join(status.split())
+    assert f"{len(told)} contributions repeated by other nodes" in " ".join(status.split())
     assert "of the loss by workers" not in status

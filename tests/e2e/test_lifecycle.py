@@ -140,7 +140,7 @@ def test_train_ends_with_the_reason_once_no_worker_can_live(barnraise, run_file)
     assert train.wait() == 1
     assert len(re.findall(r"worker 'one' broke down \(killed by signal 9\)", train.text())) == 3
     assert "error: no worker is left ('one': killed by signal 9)" in train.text()
-    assert train.text().splitlines()[-1] == f"the run can go on: barnraise resume {run_dir}"
+    assert train.text().splitlines()[-1] == f"continue the run with: barnraise resume {run_dir}"
     assert finished(run_dir) == []
 
 
@@ -150,7 +150,7 @@ def test_train_ends_at_once_when_training_diverges(barnraise, run_file) -> None:
     run_dir = run_dir_of(train)
     assert train.wait() == 1, train.text()
     assert "broke down" not in train.text()
-    assert re.search(rf"error: no worker is left \('one'.*: {DIVERGED}: .*; before the run goes on", train.text())
+    assert re.search(rf"error: no worker is left \('one'.*: {DIVERGED}: .*; before you resume the run", train.text())
     assert f"lower training.learning_rate, which is 1e+30, in {run_dir / 'run.yaml'}" in train.text()
     assert "Traceback" not in train.text()
     assert finished(run_dir) == []
@@ -171,7 +171,7 @@ def test_two_joins_on_one_machine_and_one_is_put_out(barnraise, run_file, tmp_pa
     assert not any(secret in " ".join(process.cmdline()) for process in psutil.process_iter() if alive(process))
     revoke = barnraise("revoke", str(run_dir), "guest-2", "--reason", "it lies")
     assert revoke.wait() == 0, revoke.text()
-    assert "lets in 98 more" in revoke.text()
+    assert "admits 98 more" in revoke.text()
     assert second.wait(60) == 2
     assert "revoked this machine's membership: it lies" in second.text()
     before = RunDirectory.open(run_dir)

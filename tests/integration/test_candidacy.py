@@ -239,7 +239,7 @@ def test_the_hosts_word_is_enough(tmp_path: Path) -> None:
             deciding = asyncio.ensure_future(scene.candidacy.decide())
             await scene.reaches(Stage.CANDIDATE)
             copy = scene.copy.path
-            with pytest.raises(InputError, match="no copy that a standby keeps"):
+            with pytest.raises(InputError, match="is not a copy that a standby keeps"):
                 standby(take_over=copy, invite="")
             (copy / MARK).touch()
             with pytest.raises(InputError, match=f"barnraise resume {copy}"):

@@ -49,7 +49,7 @@ def test_a_node_that_does_not_sign_is_dismissed_whatever_it_does_between(tmp_pat
             assert "wrong signature" in (await client.expect(Ack)).reason
         told = await client.expect(Stop)
         assert not told.final
-        assert f"{MOST} results that no honest machine hands in" in told.reason
+        assert f"{MOST} results that no honest machine produces" in told.reason
         assert "is not signed by the key" in told.reason
         changes = [d for d in cluster.decisions(NodeChanged) if d.change == "dismissed"]
         assert [d.reason for d in changes] == [told.reason]

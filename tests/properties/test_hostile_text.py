@@ -179,7 +179,7 @@ TERMINAL: dict[str, Callable[[RunDirectory, str], str]] = {
     "check": lambda run, text: ran("check", "--", f"./{text[:100]}".replace("\n", " ")),
     "warnings": lambda run, text: warned(text),
     "the live view": lambda run, text: drawn(panel.draw(moment(run, text))),
-    "the live view, drawn anew": lambda run, text: live(panel.draw(moment(run, text))),
+    "the live view, drawn again": lambda run, text: live(panel.draw(moment(run, text))),
     "the view in lines": lambda run, text: noted(panel.line(moment(run, text))),
     "links": lambda run, text: drawn(*tables.use_table([LinkUse(stored(text), 1.0, 1.0, None, None)])),
     "from afar": lambda run, text: from_afar(run),

@@ -20,7 +20,7 @@ GREY, INK, SKY = "#B8B8B8", "#333333", "#56B4E9"
 
 OUTCOMES = {"accepted": BLUE, "found": SKY, "refused": VERMILION, "discarded": PURPLE, "lost": ORANGE, "open": GREY}
 LABELS = {
-    "found": "measured the loss, or did another's work anew",
+    "found": "measured the loss, or repeated another node's work",
     "discarded": "left over at the end",
     "lost": "lost with the worker",
     "open": "unfinished",

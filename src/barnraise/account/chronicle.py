@@ -71,7 +71,7 @@ class Chronicle(Reducer):
         if changed.change == Change.ENDED:
             self.dismissed.add(node)
             return None
-        gone = "may take part no more" if changed.change == Change.REVOKED else "is gone"
+        gone = "may no longer take part" if changed.change == Change.REVOKED else "is gone"
         kind = str(changed.change if changed.change in (Change.KILLED, Change.REVOKED) else Change.LEFT)
         return kind, f"{name} {gone}: {printable(changed.reason)}"
 

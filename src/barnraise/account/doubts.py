@@ -42,7 +42,7 @@ class Doubts(Reducer):
         elif isinstance(note, notes.Sentence):
             until = math.inf if note.until is None else note.until
             state = BANNED if until == math.inf else QUARANTINED
-            doubt = Doubt(state, until, "what it handed in was found to be wrong")
+            doubt = Doubt(state, until, "the controller found its results wrong")
         else:
             return
         earlier = [one for one in self.found.get(decision.node, ()) if one.until > doubt.until]

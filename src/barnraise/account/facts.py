@@ -13,7 +13,7 @@ from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger.notes import Matched
 
-ALONE = "; one owner alone measured the last one: nobody else could confirm it"
+ALONE = "; nodes of one owner alone measured the last loss, and no other owner confirmed it"
 
 
 def facts(account: Account) -> Iterator[tuple[str, str]]:
@@ -38,8 +38,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
         f"{totals.discarded:,} left over at the end"
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
-        + (f"; {count_text(anew, 'contribution')} done anew by others" if anew else "")
-        + (f"; {count_text(lapsed, 'audit')} that settled nothing" if lapsed else "")
+        + (f"; {count_text(anew, 'contribution')} repeated by other nodes" if anew else "")
+        + (f"; {count_text(lapsed, 'audit')} without a result" if lapsed else "")
         + (f"; {count_text(scored, 'contribution')} scored" if scored else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)

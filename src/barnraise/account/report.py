@@ -61,7 +61,7 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
         yield from _section("Held-out formulas")
         yield from _solved(scores)
     yield from _section("Workers")
-    yield f"![What each worker did when]({FOLDER}/{TIMELINE})"
+    yield f"![Timeline of each worker's work]({FOLDER}/{TIMELINE})"
     yield ""
     yield from _workers(account)
     if account.refusals:
@@ -119,8 +119,9 @@ def _workers(account: Account) -> Iterator[str]:
         yield f"\n{len(rows) - len(shown):,} more workers are in the ledger."
     yield ""
     yield (
-        "Tokens a second are over the seconds of work that a worker reports; speed is that over the median. Staleness "
-        "is in versions. Lost is work that was taken back because the worker left or forgot it; others did it again."
+        "Tokens a second count the seconds of work that a worker reports; speed is this rate divided by the median. "
+        "Staleness is in versions. Lost is work that the controller took back because the worker left or dropped it; "
+        "other workers repeated it."
     )
 
 
@@ -132,7 +133,7 @@ def _solved(scores: SatScores) -> Iterator[str]:
         yield ""
         yield judgement(found, skill)
         yield ""
-    yield "One of them, and all that the model wrote:"
+    yield "One of these formulas, and the whole answer of the model:"
     yield ""
     yield from fenced(scores.example)
 

@@ -16,7 +16,7 @@ def shares(scores: SatScores) -> list[tuple[str, str]]:
         (f"{scores.verdicts_right:.1%}", "of its verdicts are right"),
         (f"{scores.traces_accepted:.1%}", "of its whole traces prove their verdict, says an independent checker"),
         (f"{scores.steps_accepted:.1%}", "of the trace steps that it wrote hold"),
-        (f"{scores.majority:.1%}", "for comparison: verdicts right by always giving the commoner one"),
+        (f"{scores.majority:.1%}", "for comparison: verdicts right by always giving the more frequent one"),
         (f"{scores.propagation:.1%}", "for comparison: by unit propagation alone, unsatisfiable where it conflicts"),
     ]
 
@@ -66,5 +66,5 @@ def lines(scores: SatScores) -> Iterator[str]:
         yield from (f"  {share:>6}  {what}" for share, what in shares(found))
         yield f"  {judgement(found, skill)}"
     yield ""
-    yield "one of them, and all that the model wrote:"
+    yield "one of these formulas, and the whole answer of the model:"
     yield from (f"  {line}" for line in scores.example.splitlines())

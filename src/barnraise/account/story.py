@@ -106,7 +106,7 @@ def _assigned(d: Assigned, number: int) -> str:
         instead = f", instead of {d.redo}" if d.redo else ""
         return f"{d.assignment}: {d.node} is to measure the loss of version {d.base} on held-out rows {rows}{instead}"
     if d.kind == "audit":
-        return f"{d.assignment}: {d.node} is to do {count_text(d.local_steps, 'step')} of somebody else's work anew"
+        return f"{d.assignment}: {d.node} is to repeat {count_text(d.local_steps, 'step')} of another node's work"
     terms, again = d.terms, f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
@@ -117,7 +117,7 @@ def _assigned(d: Assigned, number: int) -> str:
 
 def _judged(d: Judged, number: int) -> str:
     if d.verdict == "accepted" and not d.brings and not d.weighing.weight:
-        return f"{d.assignment}: {d.node} did it anew in {d.claim.seconds:.1f} s, with a loss of {d.claim.loss:.3f}"
+        return f"{d.assignment}: {d.node} repeated it in {d.claim.seconds:.1f} s, with a loss of {d.claim.loss:.3f}"
     if d.verdict == "accepted" and not d.brings:
         return (
             f"{d.assignment}: {d.node} found a loss of {d.claim.loss:.3f} in {d.claim.seconds:.1f} s, "
@@ -149,13 +149,13 @@ def _changed(d: NodeChanged, number: int) -> str:
 
 _GONE = {
     Change.LEFT: "left",
-    Change.SILENT: "was not heard any more",
+    Change.SILENT: "was no longer heard",
     Change.MISSING: "is missing",
     Change.DISMISSED: "is dismissed",
     Change.ENDED: "ended, as it was told to",
     Change.BROKE: "broke down",
     Change.KILLED: "is gone",
-    Change.REVOKED: "may take part no more",
+    Change.REVOKED: "may no longer take part",
 }
 
 
@@ -210,17 +210,17 @@ _SAID: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 
 _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
-    notes.Released: lambda note, node: f"{note.assignment}: is {node}'s no more: {printable(note.reason)}",
+    notes.Released: lambda note, node: f"{note.assignment}: is released from {node}: {printable(note.reason)}",
     notes.Copied: lambda note, node: (
         f"{note.assignment}: {node}'s result is {duration_text(note.seconds)} late: {printable(note.by)} gets a copy"
     ),
     notes.Audited: lambda note, node: (
-        f"{note.audited}: {node}'s work was done anew by {printable(note.by)} as {note.assignment}: the cosine of both "
-        f"updates is {note.cosine:.2f}, their distance {note.distance:.0%} of what was sent"
+        f"{note.audited}: {node}'s work was repeated by {printable(note.by)} as {note.assignment}: the cosine of both "
+        f"updates is {note.cosine:.2f}, their distance {note.distance:.0%} of the sent one"
         f"{'' if note.sound is None else ', so it is sound' if note.sound else ', and another agrees with that'}"
     ),
     notes.Unaudited: lambda note, node: (
-        f"{note.assignment}: {node}'s work was to be done anew, which settled nothing: {printable(note.reason)}"
+        f"{note.assignment}: an audit of {node}'s work had no result: {printable(note.reason)}"
     ),
     notes.Convicted: lambda note, node: (
         f"{note.assignment}: {node} is convicted by {', '.join(map(str, note.against))}, which are the same work and "
@@ -228,15 +228,15 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.Scored: lambda note, node: _scored(note, node),
     notes.Discredited: lambda note, node: (
-        f"{note.assignment}: {node} is discredited: what it hands in does no more for the rows that it was to train on "
-        f"than for others, too often for chance (suspicion {note.suspicion:.1f}); it gets no tasks "
+        f"{note.assignment}: {node} is discredited: its updates lower the loss on its own rows no more than on other "
+        f"rows, too often for chance (suspicion {note.suspicion:.1f}); it gets no tasks "
         f"{'any more' if note.until is None else 'for a while'}"
     ),
     notes.Offended: lambda note, node: (
-        f"{note.assignment}: {node} has handed in {note.count} results that no honest machine does (the last "
+        f"{note.assignment}: {node} submitted {note.count} results that no honest machine produces (the last "
         f"{printable(note.reason)}); it gets no tasks {'any more' if note.until is None else 'for a while'}"
     ),
-    notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before anybody else took it",
+    notes.Reopened: lambda note, node: f"{note.assignment}: is {node}'s again, before another node took it",
     notes.Voided: lambda note, node: (
         f"{note.assignment}: cannot be used for version {note.version}: {printable(note.reason)}"
     ),

@@ -297,8 +297,17 @@ CATALOG = Catalog(
             "barnraise.aggregation.centered_clipping:CenteredClipping",
             "the previous aggregate, moved by differences from it of limited length",
             options=(
-                Option("tau", float, None, "The most that an update counts (L2); else the median.", minimum=1e-30),
-                Option("iterations", int, 1, "Times that it starts again from where it got.", minimum=1, maximum=100),
+                Option(
+                    "tau", float, None, "The length at which an update is cut (L2); else the median.", minimum=1e-30
+                ),
+                Option(
+                    "iterations",
+                    int,
+                    1,
+                    "Iterations; each starts from the result of the one before.",
+                    minimum=1,
+                    maximum=100,
+                ),
             ),
             declares=Traits(lambda _: 1, lambda _: "n >= 1", keeps=("previous",)),
         ),
@@ -306,9 +315,7 @@ CATALOG = Catalog(
             "geometric_median",
             "barnraise.aggregation.geometric_median:GeometricMedian",
             "the point whose distances from all updates have the least sum",
-            options=(
-                Option("iterations", int, 100, "Times that it is made better, at most.", minimum=1, maximum=1000),
-            ),
+            options=(Option("iterations", int, 100, "Most iterations.", minimum=1, maximum=1000),),
             declares=Traits(lambda _: 1, lambda _: "n >= 1"),
         ),
         Entry(
@@ -334,15 +341,15 @@ CATALOG = Catalog(
         Entry(
             "bucketing",
             "barnraise.aggregation.bucketing:Bucketing",
-            "merges so many updates, drawn by lot, into their mean; goes in front of a rule",
-            options=(Option("s", int, 2, "Updates that become one.", minimum=1, maximum=1_000_000),),
+            "merges groups of s updates, drawn by lot, into their means; goes in front of a rule",
+            options=(Option("s", int, 2, "Updates that are merged into one.", minimum=1, maximum=1_000_000),),
             declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, merges=lambda o, n: -(-n // o["s"])),
         ),
         Entry(
             "worker_momentum",
             "barnraise.aggregation.worker_momentum:WorkerMomentum",
             "each node's momentum in place of its update; goes in front of a rule",
-            options=(Option("beta", float, 0.9, "How much of what was there stays.", minimum=0, maximum=0.999),),
+            options=(Option("beta", float, 0.9, "Share of the momentum that stays.", minimum=0, maximum=0.999),),
             declares=Traits(lambda _: 1, lambda _: "n >= 1", prepares=True, keeps=("momentum of {node}",)),
         ),
         Entry(

@@ -32,20 +32,20 @@ def in_order(entries: Sequence[Entry]) -> None:
     for entry in entries[1:]:
         if _by_node(entry):
             raise OptionError(
-                f"aggregation rule '{entry.name}' keeps something of what each node sends, so it goes in front: "
+                f"aggregation rule '{entry.name}' keeps a value for each node, so it goes in front: "
                 f"[{', '.join([entry.name, *_without(names, entry)])}]"
             )
     for place, entry in enumerate(first):
         joined = [other.name for other in first[:place] if _joins(other)]
         if joined and not _joins(entry):
             raise OptionError(
-                f"aggregation rule '{entry.name}' is about what each node sends, but stands behind '{joined[0]}', "
-                f"which has made one of several; write {_sorted(entries)}"
+                f"aggregation rule '{entry.name}' works on the update of each node, but stands behind '{joined[0]}', "
+                f"which merges several updates into one; write {_sorted(entries)}"
             )
     merging = [entry.name for entry in entries if entry.declares.merges]
     if len(merging) > 1:
         raise OptionError(
-            f"aggregation rule '{merging[1]}' stands behind '{merging[0]}', but what that merged belongs to no node; "
+            f"aggregation rule '{merging[1]}' stands behind '{merging[0]}', but a merged update belongs to no node; "
             "merge once, with a larger s"
         )
 

@@ -51,7 +51,7 @@ async def listen(
             raise
         raise AddressError(
             f"{error}; that is in {run.run_file}. A port other than 0 there counts instead of the one that the run "
-            "had; machines that joined with the old address must then join anew"
+            "had; machines that joined with the old address must then join again"
         ) from None
     run.write(run.path / FILE, msgspec.json.encode(Whereabouts(uri, mode)))
     return uri

@@ -99,7 +99,7 @@ class Candidacy:
         self._said_at = time.monotonic()
         self._voice.say(
             f"the controller has been silent for {self._follower.silence:.1f} s: listening to its workers at "
-            f"{self._ports.uri}, and dialling it still; this copy takes over after {self._follower.lease:g} s, once "
+            f"{self._ports.uri}, and still dialling it; this copy takes over after {self._follower.lease:g} s, once "
             f"{self._wanted()}"
         )
 
@@ -131,8 +131,9 @@ class Candidacy:
         elif supersedes(message.term, self._follower.term, controllers, self._run.path.name):
             if not self._said_later:
                 self._voice.warn(
-                    f"worker '{node}' has worked for a later controller (epoch {message.term.epoch}) than this copy is "
-                    f"of ({self._follower.term.epoch}): such workers do not count for it"
+                    f"worker '{node}' has worked for a later controller (epoch {message.term.epoch}) than the one "
+                    f"that this copy follows (epoch {self._follower.term.epoch}): this copy does not count such "
+                    "workers"
                 )
             self._said_later = True
         else:
@@ -158,7 +159,7 @@ class Candidacy:
             left = succession.lasts_until - self._follower.silence
             lasting = (
                 f"; they came {succession.since:.0f} s after this copy's last row, and have to stay for {left:.0f} s "
-                "more, for what they did in that time would be lost"
+                "more, because a takeover loses the work of that time"
             )
         self._voice.say(
             f"the controller has been silent for {self._follower.silence:.0f} s; {self._came()}{lasting}; to take over "

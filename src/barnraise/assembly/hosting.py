@@ -89,13 +89,13 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     checkpoints = ground.checkpoints(run)
     found, told_before = replay(ledger, checkpoints), ledger.newest(notes.RunFile)
     for damage in ledger.segments.damage:
-        warn(f"{damage}; what was there can be done without, or is done again")
+        warn(f"{damage}; the run does not need those bytes, or makes them again")
     if orphans := ledger.segments.orphans:
         numbers = ", ".join(map(str, orphans[:10])) + (" ..." if len(orphans) > 10 else "")
         warn(
             f"{run.segments} holds payloads of a commit whose rows are not on the ledger (contributions {numbers}): a "
             "crash cut the commit short, or the ledger has lost its end. If it was copied without its "
-            "ledger.sqlite-wal, stop now and put that back: the next contribution that comes in takes their place"
+            "ledger.sqlite-wal, stop now and put that back: the next contribution that arrives takes their place"
         )
     changed = changes(told_before.content, plan.run_file) if told_before is not None else []
     dataset = Dataset.open(run.data, verify=True)
@@ -176,7 +176,7 @@ def _require_parts(exchange: Exchange, run: RunDirectory) -> None:
     for part in exchange.name.frozen:
         path = run.data / part.name
         if not path.is_file() or describe(path) != StoredFile(part.blob.num_bytes, part.blob.digest):
-            raise DataError(f"{path} is missing or damaged, which holds frozen parameters; put it back from a copy")
+            raise DataError(f"{path} is missing or damaged, and holds frozen parameters; put it back from a copy")
 
 
 def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Callable[[str], None]) -> bytes:

@@ -33,7 +33,7 @@ def _decoded(content: bytes) -> TokenBook:
     try:
         return TokenBook.from_dict(msgspec.json.decode(content))
     except MALFORMED as error:
-        raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite anew") from None
+        raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite again") from None
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def allowed(run: RunDirectory) -> frozenset[str] | None:
         return None
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror}; remove it to let in whoever has an invite"
+            f"{path} cannot be read: {error.strerror}; remove it to admit every machine that has an invite"
         ) from None
     if len(content) > allow_list.MOST_BYTES:
         raise InputError(f"{path} has more than {allow_list.MOST_BYTES:,} bytes, which is no list of keys")

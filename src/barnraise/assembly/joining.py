@@ -150,7 +150,7 @@ async def _work(
     )
 
     def leave(name: str) -> None:
-        say(f"{name}: handing in what there is, then leaving (again to stop at once)")
+        say(f"{name}: submitting finished work, then leaving (again to stop at once)")
         runtime.leave(f"asked to leave ({name})")
 
     try:

@@ -35,7 +35,7 @@ def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
     if node not in names:
         raise InputError(_unknown(run, node, names))
     if account.finished:
-        raise InputError(f"{run.path} is finished: nobody takes part in it any more")
+        raise InputError(f"{run.path} is finished: no node takes part in it any more")
     return requests.taken_up(run, requests.put(run, requests.RevokeNode(node, reason[:LONGEST_REASON])))
 
 
@@ -49,8 +49,8 @@ def way_back(run: RunDirectory, node: str) -> str:
     if token is None or not token.uses or token.revoked:
         return ""
     return (
-        f"the invite by which '{node}' came lets in {token.uses} more: its machine could join anew, with another "
-        f"key; to take it back: {program()} revoke {run.path} {token.id}"
+        f"the invite that '{node}' used admits {token.uses} more: its machine could join again, with another key; to "
+        f"revoke the invite: {program()} revoke {run.path} {token.id}"
     )
 
 

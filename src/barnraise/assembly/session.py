@@ -36,7 +36,7 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
         server.supervise(background[-1])
 
     def interrupt(name: str) -> None:
-        view.note(f"{name}: saving where the run stands (again to stop at once)")
+        view.note(f"{name}: saving the state of the run (again to stop at once)")
         start(_interrupt(host, local, name))
 
     with on_signals(interrupt, view.close):
@@ -53,7 +53,7 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             if local is not None:
                 await local.stop()
     if finish.failed:
-        raise RunFailedError(f"{finish.reason}\nthe run can go on: {program()} resume {host.run.path}")
+        raise RunFailedError(f"{finish.reason}\ncontinue the run with: {program()} resume {host.run.path}")
     return finish
 
 
@@ -92,7 +92,7 @@ def why_nobody_is_left(reasons: Mapping[str, str], training: TrainingSection, ru
         return f"no worker is left ({told}); logs are in {run.logs}"
     clip = "null" if training.gradient_clip is None else f"{training.gradient_clip:g}"
     return (
-        f"no worker is left ({told}); before the run goes on, lower training.learning_rate, which is "
+        f"no worker is left ({told}); before you resume the run, lower training.learning_rate, which is "
         f"{training.learning_rate:g}, in {run.run_file}; a lower training.gradient_clip, which is {clip}, takes a new "
         "run"
     )

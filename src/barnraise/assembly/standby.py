@@ -107,7 +107,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
     files = IncomingFiles(run.path, lambda content: _moved(content, ports))
     if copy.last_id and files.newest >= 0 and (lacking := copy.lacking(files.newest)):
         copy.close()
-        raise _broken(run, f"the payloads of contributions {lacking[:5]} are not there")
+        raise _broken(run, f"the payloads of contributions {lacking[:5]} are missing")
     connection = connection_for(ticket.uri, voice.say)
     await connection.open(ticket.uri, ticket.server_key, keys)
     follower = Follower(connection, Applicant(ticket, keys, wanted, ports.uri), copy, files)
@@ -115,7 +115,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
     loop, stopped, confirmed = asyncio.get_running_loop(), asyncio.Event(), False
 
     def stop(signal_name: str) -> None:
-        voice.say(f"{signal_name}: following no more; the copy stays in {run.path}")
+        voice.say(f"{signal_name}: no longer following; the copy stays in {run.path}")
         stopped.set()
 
     loop.add_signal_handler(signal.SIGUSR1, candidacy.told)
@@ -140,7 +140,7 @@ async def _follow(run: RunDirectory, ticket: Invite, ports: Ports, voice: Voice,
         if files.newest < 0:
             raise
         raise AddressError(
-            f"{error}; if it is gone for good, go on with the copy: {program()} resume {run.path}"
+            f"{error}; if the controller is gone permanently, continue with the copy: {program()} resume {run.path}"
         ) from None
     finally:
         loop.remove_signal_handler(signal.SIGUSR1)
@@ -162,8 +162,8 @@ async def check(run: RunDirectory, follower: Follower) -> None:
     except CorruptionError as error:
         raise RunDirectoryError(
             f"{run.path} is not taken over: {error}. Have the host resume its run, remove that folder, and start the "
-            "standby again: it copies all anew. If the controller is gone for good, see what is wrong with `barnraise "
-            f"verify {run.path}`; `{program()} resume {run.path}` goes on with it as it is"
+            "standby again: it copies everything again. If the controller is gone permanently, `barnraise verify "
+            f"{run.path}` shows the damage; `{program()} resume {run.path}` continues the copy as it is"
         ) from error
 
 
@@ -195,7 +195,7 @@ def _folder(base: Path, name: str) -> RunDirectory:
     path = (base / name).absolute()
     if path.exists() and not (path / MARK).is_file():
         raise RunDirectoryError(
-            f"{path} is there, and is no copy that a standby keeps: if it took over once, it is a run by itself "
+            f"{path} exists, but is not a copy that a standby keeps: if it took over once, it is a run by itself "
             f"({program()} resume {path}); else name another folder with --dir"
         )
     try:
@@ -217,8 +217,8 @@ def _open_copy(run: RunDirectory, name: str) -> LedgerCopy:
 
 def _broken(run: RunDirectory, reason: str) -> RunDirectoryError:
     return RunDirectoryError(
-        f"the copy in {run.path} cannot be gone on with: {reason}. Remove that folder, and start the standby again: it "
-        "copies all anew"
+        f"the copy in {run.path} cannot be continued: {reason}. Remove that folder, and start the standby again: it "
+        "copies everything again"
     )
 
 

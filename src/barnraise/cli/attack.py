@@ -20,7 +20,11 @@ def attack(
     matrix_file: Annotated[Path, typer.Argument(metavar="MATRIX.yaml", help="The matrix file.", show_default=False)],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to; by default its name without the ending.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="The folder of the results; by default the file's name without its ending.",
+            show_default=False,
+        ),
     ] = None,
     processes: Annotated[
         int | None,
@@ -46,7 +50,7 @@ def attack(
     try:
         verdicts = play_matrix(matrix, folder, processes or os.cpu_count() or 1, _say)
     except KeyboardInterrupt:
-        console.note(f"interrupted; {folder} keeps what was found, and the same command goes on")
+        console.note(f"interrupted; {folder} keeps the results so far, and the same command continues")
         raise
     if json:
         console.emit_json({"folder": str(folder), "verdicts": [verdict.as_dict() for verdict in verdicts]})

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 NOBODY = (
-    "nobody's work: trust.scores: 0.2, or training.tasks: stateless with trust.audits: 0.05, finds who does not "
-    "do what it is given"
+    "no contributions: trust.scores: 0.2, or training.tasks: stateless with trust.audits: 0.05, finds nodes that do "
+    "not train"
 )
 """The share of audited work where strangers may join and the run file names none."""
 
@@ -105,9 +105,9 @@ def _looked_at(plan: Plan) -> str:
     """Which share of the work is looked at for lies; empty where none is."""
     trust, told = plan.run_file.trust, list[str]()
     if trust.audits and plan.stateless:
-        told.append(f"{trust.audits:.2g} of the contributions by another node that does them anew")
+        told.append(f"{trust.audits:.2g} of the contributions by another node that repeats them")
     if trust.scores:
-        told.append(f"{trust.scores:.2g} of the contributions by what they do for their own rows")
+        told.append(f"{trust.scores:.2g} of the contributions by their effect on the loss of their own rows")
     return ", ".join(told)
 
 
@@ -120,9 +120,10 @@ def _without_controller(plan: Plan) -> str:
             f"follows; {controller.standby_patience:g} s after the last one acknowledgements go on without"
         )
     return (
-        "without one the disk is the run; with one (barnraise invite RUN_DIR --standby) a dead machine costs what was "
-        "acknowledged and not copied yet, and a cut that leaves most workers with the standby also what the controller "
-        "acknowledges to the others until it heals (controller.durability: standby loses nothing)"
+        "without a standby the run is lost with the controller's disk; with one (barnraise invite RUN_DIR --standby) "
+        "a dead machine loses contributions that were acknowledged and not copied yet, and a network cut that leaves "
+        "most workers with the standby also loses those that the controller acknowledges to the other workers until "
+        "the cut ends (controller.durability: standby loses nothing)"
     )
 
 

@@ -23,7 +23,8 @@ def clean(
         bool, typer.Option("--joined", help="Remove what `barnraise join` has kept: keys and fetched data.")
     ] = False,
     older: Annotated[
-        str, typer.Option(metavar="TIME", help="Of that, only what was not used for so long, as 36h or 7d.")
+        str,
+        typer.Option(metavar="TIME", help="With --joined: only data that was not used for this long, as 36h or 7d."),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before removing.")] = False,
     runs: Annotated[Path, typer.Option(help="The folder whose runs are listed.")] = Path("runs"),
@@ -53,7 +54,7 @@ def clean(
     removable = [found for found in chosen if found.state != cleaning.WORKS]
     for found in chosen:
         if found not in removable:
-            console.warn(f"{found.path} is in use, and stays")
+            console.warn(f"{found.path} is in use and is kept")
     if removable and not yes:
         _ask(removable)
     for found in removable:
@@ -95,4 +96,6 @@ def _ask(remains: list[Remains]) -> None:
         console.note(f"{found.kind} {found.path} ({found.state})")
     if not sys.stdin.isatty():
         raise InputError("removing needs a confirmation: run it on a terminal, or with --yes")
-    typer.confirm(f"Remove {'this' if len(remains) == 1 else f'these {len(remains)}'} for good?", abort=True, err=True)
+    typer.confirm(
+        f"Remove {'this' if len(remains) == 1 else f'these {len(remains)}'} permanently?", abort=True, err=True
+    )

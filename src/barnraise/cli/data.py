@@ -28,7 +28,7 @@ def sat(
     examples: Annotated[int, typer.Option(help="Training examples.")] = 40_000,
     held_out: Annotated[int, typer.Option(help="Held-out examples; no formula is in both.")] = 500,
     held_out_backtracking: Annotated[
-        int, typer.Option(help="More of them, whose traces all take a decision back.")
+        int, typer.Option(help="More held-out examples, whose traces all take a decision back.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     json: Json = False,

@@ -45,6 +45,6 @@ def export(
         return
     if version is None and exported.version < exported.newest:
         console.note(
-            f"the run is at version {exported.newest}; what it had not saved yet comes with its next checkpoint, or "
-            f"with: {program()} resume {run_dir}"
+            f"the run is at version {exported.newest}; newer versions are saved with its next checkpoint, or with: "
+            f"{program()} resume {run_dir}"
         )

@@ -15,11 +15,13 @@ _ROLES = "; ".join(f"{role.name}: {role.summary} ({role.command})" for role in R
 
 def invite(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
-    role: Annotated[str, typer.Option(help=f"What it is for. {_ROLES}.")] = WORKER,
-    uses: Annotated[int, typer.Option(help="How many machines it lets in.", min=1)] = 1,
-    expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is good for, as 90min, 36h or 2d.")] = "",
+    role: Annotated[str, typer.Option(help=f"The role that it admits. {_ROLES}.")] = WORKER,
+    uses: Annotated[int, typer.Option(help="Number of machines that it admits.", min=1)] = 1,
+    expires: Annotated[str, typer.Option(metavar="TIME", help="How long it is valid, as 90min, 36h or 2d.")] = "",
     hours: Annotated[float, typer.Option(help="The same in hours.", min=0.01)] = 24.0,
-    host: Annotated[str, typer.Option(help="The address workers shall dial instead of the one listened on.")] = "",
+    host: Annotated[
+        str, typer.Option(help="The address that workers dial, instead of the one that the controller listens on.")
+    ] = "",
     standby: Annotated[bool, typer.Option("--standby", help="The same as --role standby.")] = False,
 ) -> None:
     """Make another invite to a run. A controller that runs now accepts it at once.

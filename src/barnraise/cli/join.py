@@ -117,5 +117,5 @@ def join(
 
 def _end_within(seconds: float) -> None:
     """End the process after `seconds` if the worker still holds it, for example by an endless step."""
-    words = "the worker did not end in time by itself: it is ended now, and what it was working on is lost"
+    words = "the worker did not end in time by itself: it is ended now, and its current task is lost"
     end_within(seconds, lambda: console.fail(words))

@@ -22,7 +22,7 @@ def revoke(
             show_default=False,
         ),
     ],
-    reason: Annotated[str, typer.Option(help="What the node is told, and the ledger keeps.")] = "no reason given",
+    reason: Annotated[str, typer.Option(help="The reason, for the node and the ledger.")] = "no reason given",
 ) -> None:
     """Put a node out of a run permanently, or take an invite back. A controller that runs obeys at once.
 
@@ -37,13 +37,13 @@ def revoke(
     is_invite = who == "-" or who.startswith(("@", "barnraise://"))
     token = Invite.parse(given(who), now=0.0).token if is_invite else who  # an expired one may be taken back too
     if revoke_invite(run, token):
-        console.say(f"invite {token} lets nobody in any more")
+        console.say(f"invite {token} admits no machine any more")
         return
     if is_invite:
         raise InputError(f"invite {token} was not issued by {run.path}")
     if revoke_node(run, who, reason):
         console.say(f"'{who}' is out of the run")
     else:
-        console.say(f"'{who}' is out of the run as soon as it goes on; no controller runs just now")
+        console.say(f"'{who}' is out of the run as soon as it resumes; no controller runs now")
     if left := way_back(run, who):
         console.warn(left)

@@ -14,8 +14,8 @@ from barnraise.config.document import read
 
 def serve(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
-    uses: Annotated[int, typer.Option(help="How many machines the printed invite lets in.", min=1)] = 100,
-    hours: Annotated[float, typer.Option(help="How long the printed invite is good for.", min=0.01)] = 168.0,
+    uses: Annotated[int, typer.Option(help="Number of machines that the printed invite admits.", min=1)] = 100,
+    hours: Annotated[float, typer.Option(help="How long the printed invite is valid.", min=0.01)] = 168.0,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Run the controller alone and print an invite; workers come with `barnraise join INVITE`.

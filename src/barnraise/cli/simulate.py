@@ -44,7 +44,7 @@ def simulate(
         str | None,
         typer.Option(
             metavar="FIT|FILE",
-            help="Do so as a fit says, or a trace: a CSV file of node, seconds, up or down.",
+            help="Like --churn, by a named fit or a trace: a CSV file of node, seconds, up or down.",
             show_default=False,
         ),
     ] = None,
@@ -52,8 +52,8 @@ def simulate(
         float | None,
         typer.Option(
             "--tokens-per-second",
-            help="What a node of speed 1 (or of median speed) trains on; by default, 2 teraflops' worth, and for a "
-            "small model what makes a task last half a minute.",
+            help="Tokens a second of a node of speed 1 (or of median speed); by default the rate of 2 teraflops, and "
+            "for a small model the rate at which a task takes half a minute.",
             show_default=False,
         ),
     ] = None,

@@ -20,7 +20,7 @@ def standby(
         typer.Argument(
             metavar="INVITE",
             envvar=INVITE_VARIABLE,
-            help="What `barnraise invite RUN_DIR --standby` printed; @FILE reads a file, - standard input.",
+            help="The invite that `barnraise invite RUN_DIR --standby` printed; @FILE reads a file, - standard input.",
             show_default=False,
         ),
     ] = "",
@@ -42,7 +42,7 @@ def standby(
         typer.Option(
             "--take-over",
             metavar="COPY",
-            help="Tell the standby that keeps this copy to take over now, whoever has come to it.",
+            help="Tell the standby that keeps this copy to take over now, however many workers have come to it.",
             show_default=False,
         ),
     ] = None,
@@ -87,8 +87,8 @@ def _tell(path: Path, invite: str) -> None:
         raise InputError("--take-over speaks to a standby that runs already: give it without an invite")
     run = RunDirectory.open(path)
     if not (path / MARK).is_file():
-        raise InputError(f"{path} is no copy that a standby keeps: if it took over, it is a run by itself")
+        raise InputError(f"{path} is not a copy that a standby keeps: if it took over, it is a run by itself")
     if run.holder() is None:
-        raise InputError(f"no standby keeps {path} just now: to go on with the copy, run `barnraise resume {path}`")
+        raise InputError(f"no standby keeps {path} now: to continue with the copy, run `barnraise resume {path}`")
     put_take_over(run)
     console.note(f"told the standby of {path} to take over")

@@ -91,7 +91,7 @@ def _advise(state: str, run: RunDirectory, pid: int | None, given: str) -> None:
         console.say(f"  train on: {program()} resume {given}")
         console.say(f"  end it with what it has: {program()} finish {given}")
     elif state == "running":
-        console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can go on then")
+        console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can continue later")
         console.say(f"  end it early, with a usable model: {program()} finish {given}")
     else:
         console.say(f"  model {run.model}, report {run.report}")

@@ -22,7 +22,7 @@ def story(
     what: Annotated[
         str, typer.Argument(metavar="NUMBER|NODE", help="An assignment's number, or a node's name.", show_default=False)
     ],
-    last: Annotated[int, typer.Option(help="Of a node, so many of the newest lines; 0 for all.", min=0)] = 100,
+    last: Annotated[int, typer.Option(help="Number of newest lines of a node; 0 for all.", min=0)] = 100,
     json: Annotated[bool, typer.Option("--json", help="A line of JSON for each decision.")] = False,
 ) -> None:
     """Tell the story of an assignment, or what a node did and what happened to it, from the ledger alone.

@@ -26,8 +26,8 @@ _WORDS = {"sound": "sound", "not sound": "WRONG", "sound as far as checked": "so
 
 def verify(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
-    versions: Annotated[int | None, typer.Option(min=0, help="Make at most so many versions again.")] = None,
-    work: Annotated[int, typer.Option(min=0, help="Do so many contributions of stateless tasks again.")] = 20,
+    versions: Annotated[int | None, typer.Option(min=0, help="Make at most this many versions again.")] = None,
+    work: Annotated[int, typer.Option(min=0, help="Repeat this many contributions of stateless tasks.")] = 20,
     to: Annotated[Path | None, typer.Option(help="A folder for certificate.json and certificate.md.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the certificate as one line of JSON.")] = False,
 ) -> None:

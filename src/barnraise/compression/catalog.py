@@ -196,7 +196,7 @@ CATALOG = Catalog(
             "entropy_coded",
             "barnraise.compression.entropy_coded:EntropyCoded",
             "a few levels, the rarer ones in more bits: 40x smaller at 0.8 bits",
-            options=(Option("bits", float, 0.8, "Of an element, in the mean.", minimum=0.3, maximum=4.0),),
+            options=(Option("bits", float, 0.8, "Bits of an element, in the mean.", minimum=0.3, maximum=4.0),),
             declares=Traits(_entropy_coded_bytes, Cost(36.0), Cost(5.0, 35.0), sparse=True),
         ),
         Entry(

@@ -12,8 +12,8 @@ from barnraise.config.values import Bytes, Range, RowLengths, Text
 Retokenize = Annotated[
     bool,
     Field(
-        description="Train a model of `model.path` on the token ids of another tokenizer than its own. It must learn "
-        "anew what each id means."
+        description="Train a model of `model.path` on the token ids of another tokenizer than its own. The model "
+        "must learn again what each id means."
     ),
 ]
 
@@ -58,7 +58,7 @@ class SatData(Section):
         default=(1, 3), strict=False, description="Fewest and most literals of a clause, drawn evenly."
     )
     family: Literal["random", "skewed", "marginal", "crafted"] = Field(
-        default="random", description="What formulas are drawn; marginal pairs differ in one literal and in verdict."
+        default="random", description="The family of the formulas; marginal pairs differ in one literal and in verdict."
     )
     skew: float = Field(default=1.0, ge=0, le=10, description="Exponent of the skewed family: 0 is even.")
     balanced: bool = Field(default=True, description="Keep as many satisfiable as unsatisfiable formulas.")
@@ -75,8 +75,8 @@ class SatData(Section):
         default=0,
         ge=0,
         le=10_000,
-        description="More of them, whose traces all take a decision back: where formulas are small, unit propagation "
-        "settles nearly all others.",
+        description="More held-out formulas, whose traces all take a decision back: where formulas are small, unit "
+        "propagation settles nearly all others.",
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."

@@ -130,11 +130,11 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "kill": Kind(Kill, "the node's process dies without a word (SIGKILL), and stays down", REAL, True),
-    "join": Kind(Join, "a node comes that was not there before", REAL),
+    "join": Kind(Join, "a new node joins", REAL),
     "hang": Kind(Hang, "the node's process stands still for `seconds` (SIGSTOP, then SIGCONT)", REAL),
     "preempt": Kind(
         Preempt,
-        "the node gets notice (SIGTERM): it has `seconds` to hand in the steps it has done, then it dies (SIGKILL)",
+        "the node gets notice (SIGTERM): it has `seconds` to submit the steps it has done, then it dies (SIGKILL)",
         REAL,
         True,
     ),
@@ -143,14 +143,14 @@ KINDS: Mapping[str, Kind] = {
     ),
     "one_way_loss": Kind(
         OneWayLoss,
-        "for `seconds` what goes one `way` is lost, or a `share` of it: in a lab packets, in a simulation messages, "
-        "each with its connection",
+        "for `seconds` the traffic of one `way` is lost, or a `share` of it: in a lab packets, in a simulation "
+        "messages, each with its connection",
         LINKED,
     ),
     "corrupt": Kind(
         Corrupt,
-        "for `seconds` a `share` of the frames, both ways, cannot be read: who receives them refuses them; in a lab a "
-        "`share` of the TCP packets has two words swapped, which no checksum of theirs tells",
+        "for `seconds` a `share` of the frames, both ways, cannot be read, and their receiver refuses them; in a lab "
+        "a `share` of the TCP packets has two words swapped, which no checksum of theirs tells",
         LINKED,
     ),
     "duplicate": Kind(
@@ -172,9 +172,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "clock_jump": Kind(
         ClockJump,
-        "the clock that leases and waits go by (monotonic, of the node's machine, or of the controller's where no node "
-        "is named) is `by_seconds` ahead from now on, as after a machine was suspended; that of a worker's process "
-        "cannot be moved from outside, so with a node it is for `simulate` alone",
+        "the clock that leases and waits go by (monotonic, of the node's machine, or of the controller's when no "
+        "node is given) is `by_seconds` ahead from now on, as after a machine was suspended; that of a worker's "
+        "process cannot be moved from outside, so with a node it is for `simulate` alone",
         REAL,
         on_nodes=MODELLED,
     ),

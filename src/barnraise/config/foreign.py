@@ -65,7 +65,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("save_total_limit", HF, "controller.keep_checkpoints"),
     Foreign("logging_steps", HF, note="all is on the ledger: `barnraise status`, `barnraise report RUN_DIR`"),
     Foreign("report_to", HF, note="`barnraise report RUN_DIR` makes a page with charts"),
-    Foreign("resume_from_checkpoint", HF, note="`barnraise resume RUN_DIR` goes on with a run"),
+    Foreign("resume_from_checkpoint", HF, note="`barnraise resume RUN_DIR` continues a run"),
     Foreign("load_best_model_at_end", HF, note="`barnraise export RUN_DIR --version N` takes any checkpoint kept"),
     Foreign("push_to_hub", HF, note="nothing is uploaded; `barnraise export` writes a folder that `hf upload` takes"),
     Foreign("dataloader_num_workers", HF, note="rows are made before the run, and read from memory-mapped files"),

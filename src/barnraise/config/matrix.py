@@ -45,7 +45,7 @@ class MatrixFile(Section):
         Field(default=["iid"], description="Whether all nodes have rows of one kind.")
     )
     skew: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=0.3, description="Of skewed data: Dirichlet's concentration; the smaller, the less alike the nodes."
+        default=0.3, description="Dirichlet's concentration of skewed data; the smaller, the less alike the nodes."
     )
     codecs: Annotated[list[Named], BeforeValidator(_listed), Field(min_length=1, max_length=MOST)] = Field(
         default=["none"], description="Names of codecs, or keys of the run file with `exchange.compression`."

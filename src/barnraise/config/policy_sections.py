@@ -37,7 +37,7 @@ class ExchangeSection(Section):
     )
     error_feedback: bool | None = Field(
         default=None,
-        description="Send later what compression left out. When not given, it is so where tasks are stateful.",
+        description="Send later what compression left out. When not given, it is on for stateful tasks.",
     )
     error_feedback_decay: Share = Field(default=1.0, description="Share of the residual that survives a round.")
     error_feedback_keep: Share = Field(
@@ -52,13 +52,13 @@ class ExchangeSection(Section):
         default=1,
         ge=1,
         le=1024,
-        description="Ranges of the parameters that take turns: each task hands in one of them (Streaming DiLoCo), so "
+        description="Ranges of the parameters that take turns: each task submits one of them (Streaming DiLoCo), so "
         "that bytes flow evenly. Needs error_feedback_keep: 1.",
     )
     overlap: bool = Field(default=True, description="Train the next task while a contribution is uploaded.")
     merge_lerp: Annotated[float, Field(ge=0, lt=1)] | None = Field(
         default=None,
-        description="Share of its own parameters that a worker keeps when it takes a version in; when not given, 0.5 "
+        description="Share of its own parameters that a worker keeps when it applies a version; when not given, 0.5 "
         "where exchanges overlap with training, else 0.",
     )
 
@@ -75,9 +75,10 @@ class AggregationSection(Section):
     )
     f: Attackers | Literal["auto"] | None = Field(
         default=None,
-        description="Byzantine nodes a robust rule must withstand: so many, or a share of the nodes of a version, "
-        "rounded down to what the rule withstands with these, of which no version has fewer than withstand one. `auto` "
-        "is a share of 0.3; with trust.believed_liars K is then as large as trust.liar_odds takes.",
+        description="Byzantine nodes that a robust rule must withstand: a number, or a share of the nodes of a "
+        "version, rounded down to the number that the rule withstands with these nodes. With a share, each version "
+        "has enough nodes to withstand one. `auto` is a share of 0.3; with trust.believed_liars K is then as large "
+        "as trust.liar_odds takes.",
     )
     trim_ratio: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
@@ -145,14 +146,15 @@ class TrustSection(Section):
     )
     audits: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.0,
-        description="Share of the contributions that another node does anew; the ledger then says how far apart they "
-        "are. Which ones nobody knows beforehand.",
+        description="Share of the contributions that another node repeats; the ledger then says how far apart both "
+        "results are. No node knows beforehand which ones.",
     )
     scores: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0,
-        description="Share of the contributions of which the controller sees whether they do more for the loss on the "
-        "rows that they were to be trained on than on others; whose do not, too often for chance, gets no more tasks. "
-        "Who is new, or under suspicion, is looked at each time.",
+        description="Share of the contributions that the controller scores: it compares how far they lower the loss "
+        "on the rows of their task and on other rows. A node whose contributions lower it on their own rows no more "
+        "than on others, too often for chance, gets no more tasks. The controller scores each contribution of a new "
+        "or suspected node.",
     )
     loss_gate: Annotated[int, Field(ge=0, le=4096)] | None = Field(
         default=None,
@@ -168,7 +170,7 @@ class TrustSection(Section):
     )
     per_network: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         default=None,
-        description="Most nodes that come in by invites from one network (/24 of IPv4, /64 of IPv6), over the whole "
+        description="Most nodes that join by invites from one network (/24 of IPv4, /64 of IPv6), over the whole "
         "run; machines on the list of keys do not count.",
     )
 
@@ -180,8 +182,9 @@ class EvaluationSection(Section):
     rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
     by: Literal["controller", "workers"] = Field(
         default="controller",
-        description="Who measures the held-out loss. Where workers do, nodes of two owners measure each row, as far as "
-        "two are there, and the controller loads the model only when these differ or nobody measures.",
+        description="The side that measures the held-out loss. With `workers`, nodes of two owners measure each row, "
+        "if two owners are present, and the controller loads the model only when their results differ or no node "
+        "measures.",
     )
     average: Share = Field(
         default=0.0,

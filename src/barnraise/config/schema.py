@@ -139,13 +139,15 @@ class TrainingSection(Section):
     local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
     tasks: Literal["stateful", "stateless"] = Field(
         default="stateful",
-        description="What a task begins with: the moments, the residual and the progress of its worker (stateful), or "
-        "what is published alone, second moments included, so that anybody can do it again (stateless).",
+        description="The state that a task begins with: the moments, the residual and the progress of its worker "
+        "(stateful), or published state alone, second moments included, so that any node can repeat the task "
+        "(stateless).",
     )
     version_momentum: Share = Field(
         default=0.0,
-        description="Share of its momentum that a worker gives up for the fleet's, which the versions that it takes in "
-        "tell by their movement. At 1 a round costs less of the loss than with momentum of one's own.",
+        description="Share of its momentum that a worker gives up for the fleet's, which it derives from the "
+        "movement of the versions that it applies. At 1 a round costs less of the loss than with momentum of one's "
+        "own.",
     )
     pace: Literal["fixed", "matched", "literal"] = Field(
         default="fixed",
@@ -162,7 +164,7 @@ class TrainingSection(Section):
     schedule: Schedule = Field(default="constant", description="Learning rate over tokens.")
     warmup_tokens: Count = Field(default=0, ge=0, le=MAX_COUNT, description="Tokens over which the rate rises from 0.")
     final_rate: Share = Field(default=0.1, description="Rate at the end of the schedule, as a share of the peak.")
-    inner_optimizer: InnerOptimizer = Field(default="adamw", description="What takes the local steps.")
+    inner_optimizer: InnerOptimizer = Field(default="adamw", description="The optimizer of the local steps.")
     weight_decay: float = Field(
         default=0.01, ge=0, le=10, description="Weight decay of the inner optimizer, decoupled where it is adaptive."
     )
@@ -196,5 +198,5 @@ class RunFile(Section):
     evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
     faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
-        default_factory=list, description="Trials: what goes wrong, who joins, and when."
+        default_factory=list, description="Trials: the faults, the nodes that join, and their times."
     )

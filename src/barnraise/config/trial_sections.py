@@ -31,7 +31,7 @@ class AttackSection(Section):
         extra="allow", json_schema_extra={"x-expected": "a section with the `kind` of an attack and its options"}
     )
 
-    kind: AttackKind = Field(description="Which attack.")
+    kind: AttackKind = Field(description="The name of the attack.")
 
 
 class WorkerSection(Section):
@@ -67,7 +67,7 @@ class WorkerSection(Section):
     )
     attack: AttackSection | None = Field(
         default=None,
-        description="What this worker does instead of what it is told, for trials; not where work is only costed.",
+        description="The attack that this worker plays, for trials; not where work is only costed.",
     )
 
 
@@ -118,22 +118,25 @@ class FaultSection(Section):
     at_decisions: Annotated[int, Field(ge=1, le=MAX_COUNT)] | None = Field(
         default=None, description="How many decisions are journaled; for the controller's death."
     )
-    do: FaultKind | None = Field(default=None, description="What happens.")
-    node: Name | None = Field(default=None, description="The node to which it happens.")
+    do: FaultKind | None = Field(default=None, description="The kind of the fault.")
+    node: Name | None = Field(default=None, description="The node that the fault strikes.")
     nodes: Annotated[list[Name], Field(min_length=1, max_length=10_000)] | None = Field(
         default=None,
-        description="The nodes, where they are several. What is done to links is done to all where nobody is named.",
+        description="The nodes, where they are several. A fault of links strikes all links when no node is given.",
     )
     seconds: Positive | None = Field(default=None, description="How long it lasts, or how long a notice is.")
-    by_seconds: Positive | None = Field(default=None, description="By how much: a clock jumps, a commit takes longer.")
+    by_seconds: Positive | None = Field(
+        default=None, description="Seconds by which a clock jumps, or by which a commit takes longer."
+    )
     share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="Probability that it happens to a message."
     )
     way: Literal["up", "down"] | None = Field(
-        default=None, description="Which messages: those to the controller, or those from it."
+        default=None, description="The direction of the messages: to the controller, or from it."
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
-        default=None, description="Seeds what chance plays in it; run.seed and its place in the list when not given."
+        default=None,
+        description="Seed of its random choices; derived from run.seed and its place in the list when not given.",
     )
     kill: Name | None = Field(default=None, description="The node to kill.")
-    join: WorkerSection | None = Field(default=None, description="The node that comes.")
+    join: WorkerSection | None = Field(default=None, description="The node that joins.")

@@ -108,7 +108,7 @@ class Simulator(EventQueue):
         self._until = until
         self.advance(until)
         if not self.stopped:
-            self._stop("the time is up" if until < math.inf else "nobody is left")
+            self._stop("the time is up" if until < math.inf else "no node is left")
             self.now = until if until < math.inf else self.now
 
     def _begin(self, actions: list[ca.Action]) -> None:

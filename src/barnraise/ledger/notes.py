@@ -115,7 +115,7 @@ class Paused(Note, frozen=True, gc=False):
 class Continued(Note, frozen=True, gc=False):
     """Work continues: enough nodes live again."""
 
-    sentence: ClassVar[str] = "goes on"
+    sentence: ClassVar[str] = "work continues"
 
     reason: str = ""
 

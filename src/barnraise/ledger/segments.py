@@ -194,11 +194,11 @@ class Segments:
                     foreign = foreign or (last_assignment is not None and found.assignment > last_assignment)
         if commits > 1 or foreign:
             raise CorruptionError(
-                f"{self._directory} holds {len(self.orphans)} payloads that the ledger does not know of: the ledger is "
-                "an older copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the ledger "
-                "that belongs to these files, both of its files, and resume. If it is lost, remove what it "
-                "does not know "
-                f"(in that folder: {self._removal(numbers)}) to go on from where this one ends"
+                f"{self._directory} holds {len(self.orphans)} payloads that the ledger does not list: the ledger is "
+                "an older copy, or was copied without its ledger.sqlite-wal. Nothing was changed: put back the "
+                "ledger that belongs to these files, both of its files, and resume. If it is lost, remove the "
+                f"payloads that it does not list (in that folder: {self._removal(numbers)}) to continue from the end "
+                "of this ledger"
             )
 
     def _removal(self, numbers: list[int]) -> str:

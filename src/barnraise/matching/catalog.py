@@ -22,7 +22,7 @@ BANDWIDTH = Option(
     minimum=1e-3,
     maximum=1e15,
 )
-SEED = Option("seed", int, 0, "what chance starts from: the same seed, the same choices", minimum=0, maximum=2**63 - 1)
+SEED = Option("seed", int, 0, "seed of random choices: the same seed, the same choices", minimum=0, maximum=2**63 - 1)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class Market:
         for task_id in going - self._tasks.keys():
             raise InputError(f"task {task_id!r} is not in the market, so it cannot be removed; add() it first")
         for task_id in coming & (self._tasks.keys() - going):
-            raise InputError(f"task {task_id!r} is in the market already; call remove() before it is added anew")
+            raise InputError(f"task {task_id!r} is in the market already; call remove() before it is added again")
         if len(going) < len(gone) or len(coming) < len(new):
             raise InputError("a task goes or comes twice in one exchange; name each once")
         keys = {self._withdraw(task_id) for task_id in gone}
@@ -312,7 +312,7 @@ class Market:
 
     def _check_new_node(self, node: NodeView) -> None:
         if node.id in self._nodes.index:
-            raise InputError(f"node {node.id!r} is in the market already; call leave() before it joins anew")
+            raise InputError(f"node {node.id!r} is in the market already; call leave() before it joins again")
 
     def _check_known(self, node_id: NodeId, what: str) -> None:
         if node_id not in self._nodes.index:
@@ -320,7 +320,7 @@ class Market:
 
     def _check_new_task(self, task: TaskView) -> None:
         if task.id in self._tasks:
-            raise InputError(f"task {task.id!r} is in the market already; call remove() before it is added anew")
+            raise InputError(f"task {task.id!r} is in the market already; call remove() before it is added again")
 
 
 class _Class:

@@ -57,8 +57,8 @@ def _would(case: Case, *, f: int | None = None, unguaranteed: bool | None = None
 
 @_row(
     "a rule past its guarantee, by `trust.unguaranteed: true`",
-    "what liars can do then nobody has proved anything about",
-    "gather so many, or lower aggregation.f",
+    "no proof bounds what liars can do then",
+    "gather that many, or lower aggregation.f",
     warning=True,
 )
 def _past_guarantee(case: Case) -> Found:
@@ -85,7 +85,7 @@ def _nothing_past(case: Case) -> Found:
 
 
 @_row(
-    "a robust rule where nobody knows how many nodes will come",
+    "a robust rule where the number of nodes is unknown",
     "versions are made only while enough nodes live",
     "invite at least as many, or choose a rule that needs fewer",
     warning=True,
@@ -123,7 +123,7 @@ def _undefended(case: Case) -> Found:
 
 @_row(
     "aggregation.f as a share that the rule cannot withstand, however many contribute",
-    "f is then as many as it can, which is less than was asked for",
+    "f is then the most that the rule withstands, which is less than was asked for",
     "lower aggregation.f, or choose a rule that withstands more",
     warning=True,
 )

@@ -77,7 +77,7 @@ def _measured_by_strangers(case: Case) -> Found:
 
 @_row(
     "scores where workers measure the held-out loss",
-    "who scores contributions has the model: the controller loads it, which it would not for anything else",
+    "the controller scores with the model, and loads it for nothing else",
     "leave evaluation.by `controller`, or trust.scores 0",
     warning=True,
 )
@@ -89,7 +89,7 @@ def _scored_without_model(case: Case) -> Found:
 
 @_row(
     "a loss gate where workers measure the held-out loss",
-    "the gate measures losses: the controller loads the model, which it would not for anything else",
+    "the gate measures losses with the model, and the controller loads it for nothing else",
     "leave evaluation.by `controller`, or trust.loss_gate 0",
     warning=True,
 )
@@ -111,7 +111,7 @@ def _gated_memory(case: Case) -> Found:
 
 @_row(
     "audits in rounds that wait for all",
-    "who does another's work anew is not in that round's version, and a round of few nodes counts like any other",
+    "a node that repeats another's work is not in that round's version, and a round of few nodes counts like any other",
     "leave controller.use_async_training true, or trust.audits 0",
     warning=True,
 )
@@ -208,7 +208,7 @@ def _model_config(case: Case) -> Found:
 
 @_row(
     "no local workers for `train`",
-    "nobody would do the work",
+    "no worker would do the work",
     "list some, as in `workers: [{name: a}, {name: b}]`, or use `barnraise serve` and `join`",
 )
 def _no_workers(case: Case) -> Found:
@@ -282,7 +282,7 @@ def _loopback(case: Case) -> Found:
 
 @_row(
     "`durability: standby` with local workers",
-    "a run that ends with this machine has no standby, and acknowledgements would wait for one for ever",
+    "a run that ends with this machine has no standby, and acknowledgements would wait for one forever",
     "set durability to local, or use `barnraise serve`",
 )
 def _durable_alone(case: Case) -> Found:

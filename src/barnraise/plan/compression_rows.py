@@ -43,7 +43,7 @@ def _sparse_momentum(case: Case) -> Found:
 
 @_row(
     "a sparse codec without error feedback",
-    "what it leaves out is lost for good",
+    "values that it leaves out are lost permanently",
     "leave error_feedback on",
     warning=True,
 )
@@ -65,7 +65,7 @@ def _downlink_bits(case: Case) -> Found:
 
 @_row(
     "fragments without all of a worker's own progress",
-    "what is not its turn to be exchanged waits in the residual, and is trained on only when it is kept",
+    "progress outside the current fragment waits in the residual, and a worker trains on it only when it keeps it",
     "set error_feedback: true and error_feedback_keep: 1.0, or fragments: 1",
 )
 def _fragments_kept(case: Case) -> Found:
@@ -90,7 +90,7 @@ def _fragments_outer(case: Case) -> Found:
 
 @_row(
     "progress kept from a residual that decays, or is not there",
-    "what a worker keeps must be what it sends later",
+    "a worker must keep exactly the progress that it sends later",
     "set error_feedback_decay: 1.0 and error_feedback: true, or error_feedback_keep: 0",
 )
 def _kept_decay(case: Case) -> Found:

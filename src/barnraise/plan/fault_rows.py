@@ -98,7 +98,7 @@ def _fault_decisions(case: Case) -> Found:
 
 @_row(
     "a fault that the command cannot play",
-    "what is done to a link takes one that is emulated, what is done to a worker's clock a machine that is modelled",
+    "a fault of a link needs an emulated link, and a fault of a worker's clock a modelled machine",
     "leave it out here, or play it with one of those",
 )
 def _fault_mode(case: Case) -> Found:
@@ -120,9 +120,9 @@ def _commands(modes: Iterable[str]) -> str:
 
 
 @_row(
-    "a fault of who is not there, or one that lets join who already is",
+    "a fault of an absent node, or the joining of a present one",
     "faults act on nodes by name, in the order of their times",
-    "name one that runs by then, let join under a new name",
+    "name a node that runs by then, or let one join under a new name",
 )
 def _fault_names(case: Case) -> Found:
     """Check the nodes of faults.
@@ -154,7 +154,7 @@ def _fault_names(case: Case) -> Found:
                 if name not in living:
                     what = f"is dead at {time}" if name in dead else f"is no worker at {time}"
                     listed = ", ".join(sorted(living)[:SHOWN]) + (", ..." if len(living) > SHOWN else "")
-                    yield ("faults", index, key), f"'{name}' {what} (running: {listed or 'nobody'})"
+                    yield ("faults", index, key), f"'{name}' {what} (running: {listed or 'no node'})"
                 elif case.purpose.local and kind.ends:
                     living.discard(name)
 

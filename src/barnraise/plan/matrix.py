@@ -296,7 +296,7 @@ def _with_f(rule: _Rule, liars: int) -> dict[str, Any]:
 
 
 _OWN_ROWS = (
-    "where data are skewed a node has rows of its own, so nobody can do its work anew; nearest: trust.scores: 0.2"
+    "where data are skewed a node has rows of its own, so no other node can repeat its work; nearest: trust.scores: 0.2"
 )
 
 

@@ -204,7 +204,7 @@ def _changes() -> str:
     rows = [(f"`{section}`", "all") for section in FREE_SECTIONS]
     rows += [(f"`{section}`", ", ".join(f"`{key}`" for key in keys)) for section, keys in FREE_KEYS.items()]
     return (
-        "## What may change in a run\n\n"
+        "## Keys that may change in a run\n\n"
         "A run keeps its run file as `run.yaml` in its directory. Before a `resume` these keys may "
         "be edited there; each change is on the ledger. An edit of any other key is refused, by name: data and model "
         "were made with it, workers hold it, or versions must be made again with it.\n\n"
@@ -215,15 +215,15 @@ def _changes() -> str:
 def _conflicts() -> str:
     rows = [(row.what, row.why, row.instead, "warning" if row.warning else "refused") for row in ROWS]
     table = _table(("what", "why", "instead", ""), rows)
-    return f"## What cannot go together\n\nJudged before anything starts, by `check` and by every command.\n\n{table}"
+    return f"## Incompatible keys\n\nJudged before anything starts, by `check` and by every command.\n\n{table}"
 
 
 def _foreign() -> str:
     rows = [(f"`{row.name}`", row.trainer, f"`{row.key}`" if row.key else "no such key", row.note) for row in FOREIGN]
     table = _table(("there", "of", "here", ""), rows)
     return (
-        "## Coming from other trainers\n\nA key of another trainer is refused with what it is here. "
-        f"Models and datasets come from this machine: nothing is downloaded.\n\n{table}"
+        "## Coming from other trainers\n\nA key of another trainer is refused with its name here. Models and "
+        f"datasets come from this machine: nothing is downloaded.\n\n{table}"
     )
 
 

@@ -9,8 +9,8 @@ _row = adding_to(ROWS)
 
 
 @_row(
-    "stateless tasks with something of a worker's own",
-    "whoever does a task again knows only what is published",
+    "stateless tasks with state of the worker's own",
+    "a node that repeats a task knows only published state",
     "leave it out, or set training.tasks: stateful",
 )
 def _stateless_own(case: Case) -> Found:
@@ -18,15 +18,15 @@ def _stateless_own(case: Case) -> Found:
     if case.training.tasks != STATELESS:
         return
     if exchange.error_feedback:
-        yield ("exchange", "error_feedback"), "is true: what a worker has left out before"
+        yield ("exchange", "error_feedback"), "is true: it adds the residual of the worker's earlier tasks"
     if exchange.merge_lerp:
-        yield ("exchange", "merge_lerp"), f"is {exchange.merge_lerp:g}: a share of where a worker was before"
+        yield ("exchange", "merge_lerp"), f"is {exchange.merge_lerp:g}: it keeps a share of the worker's own parameters"
 
 
 @_row(
     "audits of stateful tasks",
-    "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger tells "
-    "how far, and nobody is judged",
+    "each worker has moments and a residual of its own, so honest ones differ as much as liars do: the ledger "
+    "records the distance, and the controller judges no node",
     "set training.tasks: stateless, or give trust.scores instead, which judge work of any kind",
     warning=True,
 )

@@ -89,7 +89,7 @@ class Keys:
             if mode & 0o077:
                 raise InputError(
                     f"key file {path} has mode {mode:04o}, but only its owner may read it: chmod 600 {path} if you "
-                    "are sure that nobody copied it, else delete it (the machine then has to join anew)"
+                    "are sure that no other person copied it, else delete it (the machine then has to join again)"
                 )
             text = file.read(MAX_FILE_BYTES)
         try:
@@ -101,7 +101,7 @@ class Keys:
         if not sound:
             raise InputError(
                 f"key file {path} is damaged: it must hold a public and a secret key that belong together; restore it "
-                "from a backup, or delete it (the machine then has to join anew)"
+                "from a backup, or delete it (the machine then has to join again)"
             )
         return keys
 

@@ -77,7 +77,7 @@ class Invite:
         """Create an invite with a fresh secret, good for `uses` machines and `lifetime` seconds."""
         if uses < 1 or lifetime <= 0:
             raise InviteError(
-                f"an invite for {uses} machines and {lifetime:g} seconds lets nobody in: both must be > 0"
+                f"an invite for {uses} machines and {lifetime:g} seconds admits no machine: both must be > 0"
             )
         secret, token = secrets.token_bytes(SECRET_BYTES), secrets.token_hex(8)
         return cls(
@@ -282,7 +282,7 @@ class TokenBook:
                     raise ValueError(name)
                 book.tokens[name] = token
         except (AttributeError, TypeError, ValueError) as error:
-            raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite anew") from None
+            raise CorruptionError(f"the book of invites is damaged ({error}): delete it and invite again") from None
         return book
 
 

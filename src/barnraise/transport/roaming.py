@@ -124,7 +124,9 @@ class RoamingConnection(Connection):
             self._dialled[uri] = numeric
             return True
         if numeric is None:
-            self._say(f"the run is said to go on at {printable(uri)}, which a controller at {self._home} may not name")
+            self._say(
+                f"the run is said to continue at {printable(uri)}, which a controller at {self._home} may not name"
+            )
         if numeric is None and uri in self._places:
             self._places.remove(uri)
         return False

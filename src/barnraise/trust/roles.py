@@ -100,7 +100,7 @@ ROLES: Mapping[str, Role] = {role.name: role for role in _ROWS}
 """All roles by name."""
 
 NO_OPERATORS = (
-    "no invite makes an operator: who may write to the run's folder decides. Give that person an account on the "
+    "no invite makes an operator: write access to the run's folder decides. Give that person an account on the "
     "controller's machine (ssh), for barnraise finish, revoke and invite RUN_DIR"
 )
 

@@ -148,8 +148,8 @@ def _page(certificate: Certificate) -> Iterator[str]:
     )
     yield ""
     yield (
-        "Head and seal are compared with nothing here but the directory itself: who noted them earlier, as `status` "
-        "shows them, compares them with these."
+        "This check compares head and seal with the directory alone. To find out whether the whole directory was "
+        "replaced, compare them with a head and a seal that you noted earlier; `barnraise status` shows them."
     )
     for part in certificate.parts:
         yield from _part(part)

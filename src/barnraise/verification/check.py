@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from barnraise.controller.tensors.parameter_server import ParameterServer
     from barnraise.verification.subject import LedgerRow, Subject
 
-FROM_A_COPY = "put the file back from a copy; without one, what it says cannot be believed"
+FROM_A_COPY = "put the file back from a copy; without one, its content cannot be believed"
 
 
 class CheckFinding(msgspec.Struct, frozen=True):

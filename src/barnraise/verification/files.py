@@ -16,7 +16,7 @@ from barnraise.verification.check import FROM_A_COPY, Check
 from barnraise.verification.subject import ExpectedHead, LedgerRow, Subject
 from barnraise.wire.manifest import Manifest
 
-_EXPORT = "write it anew (barnraise export RUN_DIR), unless you exported another version there yourself"
+_EXPORT = "write it again (barnraise export RUN_DIR), unless you exported another version there yourself"
 
 
 class FilesCheck(Check):

@@ -16,7 +16,7 @@ from barnraise.models.build import build_exchanged
 from barnraise.models.exchange.record import Exchange
 from barnraise.verification.check import Check
 
-_AGAIN = "write it anew: barnraise export RUN_DIR"
+_AGAIN = "write it again: barnraise export RUN_DIR"
 
 
 class ModelCheck(Check):

@@ -124,9 +124,9 @@ class PayloadsCheck(Check):
         self._tell(sorted(kept), "payloads of all contributions: controller.keep_payloads is true")
         self._tell(sorted(needed), f"payloads of what the checkpoint of version {oldest} does not cover")
         no_more = len(lacking - kept - needed)
-        self.count("payloads that are kept no more", no_more)
+        self.count("payloads that are no longer kept", no_more)
         if no_more:
-            self.leave("payloads that are kept no more", "controller.keep_payloads does not ask for them", no_more)
+            self.leave("payloads that are no longer kept", "controller.keep_payloads does not ask for them", no_more)
 
     def _tell(self, lacking: list[int], expected: str) -> None:
         if lacking:

@@ -130,7 +130,7 @@ class LedgerCheck(Check):
             self.count("heads", self._comparison.compared)
         else:
             self.leave(
-                "the hash chain", "the ledger has none: an older barnraise wrote it, and none has gone on with it since"
+                "the hash chain", "the ledger has none: an older barnraise wrote it, and none has written to it since"
             )
         if self._comparison.compared and first <= last:
             self.wrong(

@@ -22,7 +22,7 @@ class SignedCheck(Check):
                 f"row {row.id} of table {row.form.table}",
                 expected="a signature of what the row says, by a key of its node",
                 found=wrong,
-                remedy="believe what the node itself has kept: nobody can make it say otherwise",
+                remedy="believe the record that the node itself keeps: no other machine can sign for it",
             )
 
     def end(self) -> None:

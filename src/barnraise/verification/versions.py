@@ -139,7 +139,7 @@ class VersionsCheck(Check):
                 self.wrong(
                     name,
                     f"tensor '{tensor}'",
-                    expected=f"what version {version} has, made again",
+                    expected=f"the tensors of version {version}, made again",
                     found="others",
                     remedy="remove this checkpoint: a resume begins at the one before",
                 )
@@ -156,7 +156,7 @@ class VersionsCheck(Check):
             return
         self._server.load(state, 0)
         self._good = True
-        self.count("drawn anew")
+        self.count("drawn again")
 
     def _tell_left(self) -> None:
         """Report the ranges of versions that were not made again."""

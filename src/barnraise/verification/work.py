@@ -58,9 +58,9 @@ class WorkCheck(Check):
 
     name = "work"
     says = (
-        "The contributions that were drawn, of stateless tasks, are what their tasks make when they are done again: to "
-        "the bit, or within the tolerance that audits have. Where rounding alone leads further apart than that, nobody "
-        "can tell."
+        "The contributions that were drawn, of stateless tasks, are what their tasks make when they are done again: "
+        "to the bit, or within the tolerance that audits have. Where rounding alone leads further apart than that, "
+        "the check cannot tell."
     )
 
     def __init__(self, most: int = SAMPLE, seed: int | None = None) -> None:
@@ -110,7 +110,7 @@ class WorkCheck(Check):
             f"row {row.id} of table {row.form.table}, contribution {judged.assignment} of {judged.node}",
             expected="a transcript: tasks are stateless, and the controller takes no contribution without one",
             found="none, or not that of a stateless task",
-            remedy="do not believe this contribution: the row was altered, so that nobody can do the task again",
+            remedy="do not believe this contribution: the row was altered, so that no machine can repeat the task",
         )
 
     def _draw(self, found: RepeatedWork) -> None:
@@ -184,7 +184,7 @@ class WorkCheck(Check):
             f"contribution {number} of {drawn.judged.node}",
             expected="what its task makes, done again here",
             found="nothing that is finite" if made is None else f"an update that is {apart:.0%} of its length away",
-            remedy="let another machine verify; if it says the same, what this node sent is not the work it was given",
+            remedy="let another machine verify; if it says the same, this node did not do the task that it was given",
         )
 
     def _sent(self, drawn: RepeatedWork) -> Array:
@@ -203,8 +203,8 @@ class WorkCheck(Check):
 
     def end(self) -> None:
         if self._stateful:
-            why = "tasks were stateful: nobody can do them again (training.tasks: stateless)"
-            self.leave("what workers sent", why, self._stateful)
+            why = "tasks were stateful: no machine can repeat them (training.tasks: stateless)"
+            self.leave("updates of workers", why, self._stateful)
         if self._unsettled:
             why = "they differ from what is made here by more than the tolerance, but rounding alone leads as far"
             self.leave("contributions that were done again", why, self._unsettled)

@@ -50,14 +50,14 @@ async def enrol(
         if answer is None:
             unanswered += 1
             if unanswered == SILENCE:
-                say("the controller has not answered yet: this machine keeps asking to be let in; Ctrl-C stops")
+                say("the controller has not answered yet: this machine keeps asking to join; Ctrl-C stops")
             continue
         reason = printable(answer.reason, REASON)
         if answer.refusal != LATER:
             raise TakenError(reason) if answer.refusal == TAKEN else InviteError(reason)
         wait = min(INTERVAL * 2.0**refused, LONGEST_INTERVAL) * random.uniform(0.5, 1.0)
         refused, unanswered = min(refused + 1, 10), 0
-        say(f"not let in yet: {reason}; this machine asks again in {wait:.0f} s")
+        say(f"not admitted yet: {reason}; this machine asks again in {wait:.0f} s")
         await asyncio.sleep(wait)
 
 

@@ -27,6 +27,6 @@ def gives_up_at(asked_at: float, last_heard: float) -> float:
 
 def farewell(reason: str, num_lost: int, *, silent: bool) -> str:
     """Return the reason of a worker that left without an answer; `silent`: the controller did not answer at all."""
-    lost = f", and the work of {count_text(num_lost, 'task')} could not be handed in" if num_lost else ""
+    lost = f", and the work of {count_text(num_lost, 'task')} could not be submitted" if num_lost else ""
     why = "the controller does not answer" if silent else f"it was not done after {GRACE:g} s"
     return f"{reason}: {why}{lost}"

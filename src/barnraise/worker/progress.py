@@ -17,7 +17,7 @@ DOING = {
     Train: "training",
     Evaluate: "measuring the loss",
     Audit: "doing another node's work again to check it",
-    Flush: "handing in what compression had left out",
+    Flush: "sending the residual of compression",
 }
 """A phrase for a worker's activity, by kind of task."""
 
@@ -70,7 +70,7 @@ def progress(worker: Worker, *, began: float, now: float, step: int, bytes_up: i
 def _doing(worker: Worker, step: int, silent: float) -> str:
     tasks, outgoing = worker.tasks, worker.outgoing
     if worker.leaving:
-        return "handing in what it has, then leaving"
+        return "submitting its finished work, then leaving"
     if worker.contact.welcome is None:
         return "waiting for the controller's welcome"
     if not worker.ready:
@@ -84,7 +84,7 @@ def _doing(worker: Worker, step: int, silent: float) -> str:
     if outgoing.uploading:
         return "sending a contribution"
     if tasks.waiting is not None:
-        return f"fetching what task {tasks.waiting.id} needs"
+        return f"fetching the data of task {tasks.waiting.id}"
     if outgoing.pending:
         return f"waiting for the answer to {count_text(len(outgoing.pending), 'result')}"
     return "waiting for a task"
@@ -103,7 +103,7 @@ def notices(before: Progress | None, now: Progress) -> Iterator[str]:
     if before is None:
         return
     if before.epoch and now.epoch > before.epoch:
-        yield "the run's controller was started again, or a standby took over; this machine works on"
+        yield "the run's controller was started again, or a standby took over; this machine continues"
     if now.answers.refused > before.answers.refused and now.answers.reason != before.answers.reason:
         yield f"a contribution was refused: {printable(now.answers.reason)}"
 

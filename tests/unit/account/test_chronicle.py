@@ -46,7 +46,7 @@ def test_chronicle_tells_first_visits_returns_and_restarts_apart(tmp_path: Path)
         ("killed", "a is gone: killed by signal 9"),
         ("restarted", "a was started again"),
         ("restarted", "a was started again"),
-        ("revoked", "a may take part no more: it lies"),
+        ("revoked", "a may no longer take part: it lies"),
     ]
 
 
@@ -74,7 +74,7 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
         "version 0: loss not a number",
         "K is 2 (3 live)",
         "paused: 1 live nodes, but the aggregation rule needs 3",
-        "goes on",
+        "work continues",
         "the controller was started again, at version 4",
         "a frame from key [ was dropped: too long",
         "1 contribution left over",

@@ -90,7 +90,7 @@ def test_report_says_how_many_owners_measured_a_loss(owners: int, alone: bool, t
     decisions = a_run()
     decisions[12] = Noted(7.6, notes.Evaluated(version=1, loss=3.25, tokens=100, owners=owners))
     text = report.write_report(make_account(tmp_path, decisions), None).read_text()
-    assert ("one owner alone measured the last one" in text) == alone
+    assert ("nodes of one owner alone measured the last loss" in text) == alone
     assert ("| measured by |" in text) == (owners > 0)
     assert not owners or (f"| 3.2500 | {owners} owner" in text and "| 5.0000 | the controller |" in text)
 

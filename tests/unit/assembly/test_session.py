@@ -22,5 +22,5 @@ def test_equal_reasons_are_told_once() -> None:
 def test_divergence_comes_with_what_to_do() -> None:
     told = why_nobody_is_left({"a": NOT_FINITE}, TRAINING, RUN)
     assert told.startswith("no worker is left ('a': training diverged: ")
-    assert "before the run goes on, lower training.learning_rate, which is 2.5, in run/run.yaml" in told
+    assert "before you resume the run, lower training.learning_rate, which is 2.5, in run/run.yaml" in told
     assert "a lower training.gradient_clip, which is null, takes a new run" in told

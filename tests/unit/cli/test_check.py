@@ -128,7 +128,7 @@ def test_check_prints_how_contributions_are_checked(folder: Path, capsys: pytest
     assert run("check", "run.yaml") == 0
     assert "checked" not in capsys.readouterr().out, "workers are the host's own"
     assert run("check", "run.yaml", "--serve") == 0
-    assert "nobody's work: trust.scores: 0.2, or training.tasks: stateless" in capsys.readouterr().out
+    assert "no contributions: trust.scores: 0.2, or training.tasks: stateless" in capsys.readouterr().out
     found = {}
     for name in ("stateful", "stateless"):
         told = f"batch_size: 4, tasks: {name}}}\ntrust: {{audits: 0.05, scores: 0.2"
@@ -136,9 +136,9 @@ def test_check_prints_how_contributions_are_checked(folder: Path, capsys: pytest
         assert run("check", "run.yaml", "--serve") == 0
         found[name] = "".join(capsys.readouterr())
     assert "trust.audits: is 0.05, but training.tasks is stateful" in found["stateful"]
-    assert "checked        0.2 of the contributions by what they do" in found["stateful"]
+    assert "checked        0.2 of the contributions by their effect" in found["stateful"]
     assert "audits: is" not in found["stateless"]
-    assert "checked        0.05 of the contributions by another node that does them anew, 0.2" in found["stateless"]
+    assert "checked        0.05 of the contributions by another node that repeats them, 0.2" in found["stateless"]
 
 
 def test_other_names_of_keys_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

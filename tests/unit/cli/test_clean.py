@@ -87,7 +87,7 @@ def test_folders_in_use_are_kept(left: tuple[Path, Path], capsys: pytest.Capture
     (path,) = runs.iterdir()
     with identity.claimed(home / "some-run", "new") as (_, folder), RunDirectory.open(path).lock():
         assert run_command(str(path), "--joined", "--home", str(home), "--yes") == 0
-        assert "is in use, and stays" in capsys.readouterr().err
+        assert "is in use and is kept" in capsys.readouterr().err
         assert path.exists()
         assert folder.exists()
         for found in (cleaning.run_at(path), *cleaning.joined_in(home)):

@@ -69,7 +69,7 @@ def texts(told: str) -> list[str]:
 def test_the_story_of_an_assignment_goes_to_its_end(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
     assert texts(told(run, capsys, "1")) == [
         "1: 7 is to take 4 steps (400 tokens) from version 0, at rate 0.1; at most 50 versions late",
-        "1: is 7's no more: silent for 1.2 s",
+        "1: is released from 7: silent for 1.2 s",
         "2: b is to take 4 steps (400 tokens, work of 1 again) from version 0, at rate 0.1; at most 50 versions late",
     ]
     assert texts(told(run, capsys, "2"))[1:] == [
@@ -107,7 +107,7 @@ def test_the_story_of_a_copy_names_its_original(tmp_path: Path, capsys: pytest.C
     assert texts(told(run, capsys, "1"))[1:] == [
         "1: a's result is 3 s late: b gets a copy",
         "2: b is to take 4 steps (400 tokens, work of 1 again) from version 0, at rate 0.1; at most 50 versions late",
-        "1: is a's no more: a copy of it came first",
+        "1: is released from a: a copy of it came first",
     ]
 
 

@@ -260,7 +260,7 @@ def test_a_view_counts_lapsed_audits(path: Path) -> None:
         ledger.commit([Noted(1.0, note, "a") for note in told])
         assert view.totals().looked_at == LookedAt(anew=1, lapsed=2)
         texts = [line.text for line in story.of_node(view, "a")]
-        assert texts[0] == "3: a's work was to be done anew, which settled nothing: 3 nodes were asked"
+        assert texts[0] == "3: an audit of a's work had no result: 3 nodes were asked"
 
 
 def test_a_view_counts_what_happened(path: Path) -> None:

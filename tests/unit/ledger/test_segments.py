@@ -144,7 +144,7 @@ def test_more_than_a_crash_leaves_behind_is_refused_and_kept(tmp_path: Path, las
         later.append({k: content(k, 300)})
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for _ in range(2):
-        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not know of.* put back the ledger"):
+        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not list.* put back the ledger"):
             Segments(tmp_path, position, last_assignment=last_assignment)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     again = Segments(tmp_path, Position(2, len(before["00000002.seg"])), last_assignment=last_assignment)

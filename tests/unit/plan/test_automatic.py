@@ -214,11 +214,11 @@ def test_a_matrix_tries_the_rule_that_auto_stands_for() -> None:
         (["krum", "nnm", "median"], "stands before 'nnm'; write [nnm, krum] or [nnm, median]"),
         (
             ["nnm", "clip_median", "mean"],
-            "stands behind 'nnm', which has made one of several; write [clip_median, nnm, mean]",
+            "stands behind 'nnm', which merges several updates into one; write [clip_median, nnm, mean]",
         ),
         (
             ["bucketing", "arc", "krum"],
-            "stands behind 'bucketing', which has made one of several; write [arc, bucketing, krum]",
+            "stands behind 'bucketing', which merges several updates into one; write [arc, bucketing, krum]",
         ),
         (["trimmed_mean", "nnm", "clip_median"], "stands before 'nnm'; write [clip_median, nnm, trimmed_mean]"),
         (["nnm", "worker_momentum", "mean"], "goes in front: [worker_momentum, nnm, mean]"),

@@ -131,7 +131,7 @@ def test_keys_of_a_rule_may_have_their_sections_or_old_names() -> None:
                 "rules": [{"aggregation_rule": "mean", "audits": 0.05, "codecs": {"tasks": "stateless"}}],
                 "data": ["iid", "skewed"],
             },
-            "trust.audits: where data are skewed a node has rows of its own, so nobody can do its work anew",
+            "trust.audits: where data are skewed a node has rows of its own, so no other node can repeat its work",
         ),
         ({"codecs": ["none", "topkk"]}, "codecs[1]: unknown codec 'topkk'; did you mean 'topk'"),
         ({"rules": [{"aggregation_rule": "mean", "codecs": ["topkk"]}]}, "rules[0]: mean with codec topkk, "),

@@ -73,7 +73,7 @@ class TestInvite:
 
     @pytest.mark.parametrize(("uses", "lifetime"), [(0, 60.0), (1, 0.0), (-1, 60.0)])
     def test_an_invite_that_admits_no_node_is_refused(self, uses: int, lifetime: float) -> None:
-        with pytest.raises(InviteError, match="lets nobody in"):
+        with pytest.raises(InviteError, match="admits no machine"):
             Invite.create("h", 1, "r", SERVER, now=NOW, lifetime=lifetime, uses=uses)
 
     def test_shows_no_secret_by_accident(self) -> None:
@@ -155,7 +155,7 @@ class TestTokenBook:
         ],
     )
     def test_a_damaged_book_is_refused(self, content: dict[str, dict[str, object]]) -> None:
-        with pytest.raises(CorruptionError, match="invite anew"):
+        with pytest.raises(CorruptionError, match="invite again"):
             TokenBook.from_dict(content)
 
 

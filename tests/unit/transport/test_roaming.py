@@ -103,7 +103,7 @@ def test_places_that_a_controller_may_not_name_are_forgotten() -> None:
         assert not await connection._may_dial("zmq://127.0.0.1:6379")
         assert connection._places == ["zmq://192.0.2.1:7000 xmlrpc://8.8.8.8:7001"]
         assert said == [
-            "the run is said to go on at zmq://127.0.0.1:6379, which a controller at zmq://192.0.2.1:7000 "
+            "the run is said to continue at zmq://127.0.0.1:6379, which a controller at zmq://192.0.2.1:7000 "
             "xmlrpc://8.8.8.8:7001 may not name"
         ]
         await connection.close()

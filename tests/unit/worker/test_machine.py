@@ -662,7 +662,7 @@ def test_leaving_gives_up_on_a_controller_that_is_gone() -> None:
     bench.tick(0.1)
     assert bench.quit is not None
     assert not bench.quit.final
-    assert "the work of 1 task could not be handed in" in bench.quit.reason
+    assert "the work of 1 task could not be submitted" in bench.quit.reason
 
 
 def test_leaving_without_work_is_no_failure_when_the_controller_is_silent() -> None:
@@ -684,7 +684,7 @@ def test_leaving_gives_up_on_a_controller_that_answers_and_never_takes_the_work(
         bench.tick(1.0)
     assert bench.quit is not None
     assert bench.now == asked_at + GRACE
-    assert bench.quit.reason == "asked to: it was not done after 50 s, and the work of 1 task could not be handed in"
+    assert bench.quit.reason == "asked to: it was not done after 50 s, and the work of 1 task could not be submitted"
 
 
 def test_leaving_waits_for_no_step_that_takes_for_ever() -> None:

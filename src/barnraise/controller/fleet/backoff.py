@@ -27,7 +27,7 @@ FIRST_REST, LONGEST_REST = 10.0, 600.0
 HALF_LIFE = 600.0
 """Seconds in which a return counts half."""
 
-SENTENCED = "what it handed in was found to be wrong"
+SENTENCED = "the controller found its results wrong"
 """Why a node that was sentenced gets no tasks."""
 
 LOSSES = frozenset({Change.SILENT, Change.BROKE, Change.KILLED})

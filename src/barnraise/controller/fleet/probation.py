@@ -59,7 +59,7 @@ class Probation(Part):
         pace = self.records[node.id].pace
         if not pace.came <= now < pace.worked_until or not self.unknown(node):  # came > now: the clock went back
             return None
-        return TaskHold(pace.worked_until, "on probation, until its work so far was looked at")
+        return TaskHold(pace.worked_until, "on probation until the controller has checked its work so far")
 
     def _judged(self, d: Judged) -> None:
         """Record a result; results of tasks given ahead come at once, and each counts."""

@@ -106,7 +106,8 @@ class Enrolment:
         """
         if self._right.too_many(address):
             raise NotNowError(
-                f"more than {ATTEMPTS_A_SECOND} machines of this address ask to come in at once: try again in a minute"
+                f"more than {ATTEMPTS_A_SECOND} machines of this address ask to join at the same time: try again in "
+                "a minute"
             )
 
     def _tell_of(self, address: str) -> None:
@@ -116,7 +117,7 @@ class Enrolment:
             self._told_at = now
             self.warn(
                 f"more than {ATTEMPTS_A_SECOND} greetings a second from {address or 'an unknown address'} have wrong "
-                "proofs of an invite: they are not answered, and others come in as before"
+                "proofs of an invite: the controller does not answer them, and other machines can join as before"
             )
 
     def _lent_book(self) -> TokenBook:
@@ -160,11 +161,11 @@ class Enrolment:
         """
         network = network_of(address)
         if not network:  # it has left: else a machine that leaves at once would be of no network
-            raise NotNowError("where this machine calls from is not known any more: try again")
+            raise NotNowError("the controller no longer knows the address of this machine: try again")
         if self._per_network and book.num_of(network) >= self._per_network:
             raise InviteError(
-                f"{self._per_network} machines of the network {network} came in, and the host lets in no more of one "
-                "(trust.per_network): ask for a place on the host's list of keys"
+                f"{self._per_network} machines of the network {network} joined, and the host admits no more of one "
+                "network (trust.per_network): ask the host to list this machine's key"
             )
         return network
 
@@ -229,23 +230,23 @@ class Enrolment:
         except InputError as error:
             if str(error) != self._warned:
                 self._warned = str(error)
-                self.warn(f"nobody is let in: {error}")
+                self.warn(f"no machine is admitted: {error}")
             raise NotNowError(
-                "nobody can come in now: the host's list of keys is broken, and its host is told"
+                "no machine can join now: the host's list of keys is broken, and the host has been warned"
             ) from None
 
 
 def _unlisted(key: str, name: str) -> InviteError:
     return InviteError(
-        "the host lets in listed keys alone, and this machine's is not among them; ask for this line in the file "
-        f"keys/allow of the run: {line_of(key, name)}"
+        "the host admits listed keys alone, and this machine's key is not listed; ask the host to add this line to "
+        f"the run's file keys/allow: {line_of(key, name)}"
     )
 
 
 def refusal_of(error: InviteError | StorageError) -> Stop:
     """Return the message for a machine that is not admitted."""
     if isinstance(error, StorageError):  # no machine is admitted whose invite cannot be spent
-        return Stop(f"nobody can come in now, try again later: {error}", refusal=LATER)
+        return Stop(f"no machine can join now, try again later: {error}", refusal=LATER)
     if isinstance(error, NotNowError):
         return Stop(str(error), refusal=LATER)
     return Stop(str(error), refusal=TAKEN if isinstance(error, TakenError) else FOR_GOOD)

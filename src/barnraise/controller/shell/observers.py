@@ -47,7 +47,7 @@ class Observers(RoleHandler):
         if len(self._waiting) >= MOST_WAITING:
             return  # it asks again
         if read_status is None:
-            self._transmit(peer, Stop("nobody can look on at this run"), None)
+            self._transmit(peer, Stop("this run admits no observers"), None)
         elif time.monotonic() < self._good_until:
             self._transmit(peer, Observed(self._run), self._told)
         else:
@@ -60,7 +60,7 @@ class Observers(RoleHandler):
         try:
             self._told = await asyncio.to_thread(read_status)
         except Exception as error:  # the run continues after any error of its status
-            self._tell(Stop(f"how the run stands cannot be read just now: {type(error).__name__}"), None)
+            self._tell(Stop(f"the status of the run cannot be read now: {type(error).__name__}"), None)
             return
         now = time.monotonic()
         self._good_until = now + max(FRESH, (now - began) / MOST_SHARE)

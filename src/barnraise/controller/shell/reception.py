@@ -75,8 +75,9 @@ class Reception(RoleHandler):
         if node not in self._told:
             self._told.add(node)
             self.enrolment.warn(
-                f"a second process has the keys of node '{node}', and was told to take others; if nobody copied a home "
-                f"folder, somebody else has these keys: have its owner take new ones (barnraise join --new-keys)"
+                f"a second process has the keys of node '{node}', and was told to take others; unless its home folder "
+                "was copied, another person has these keys: ask the owner of the node to take new ones (barnraise "
+                "join --new-keys)"
             )
 
     def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:

@@ -135,9 +135,9 @@ class Standbys(RoleHandler):
         if supersedes(term, self.term, self._enrolment.keys, self._run):
             raise SupersededError(
                 f"another controller of run '{self._run}' has taken over (epoch {term.epoch}, this one's is "
-                f"{self.term.epoch}): this one stops, and its folder stays as it is. Workers go on with the other one, "
-                "whose folder is the run from here on; to have a standby again, start one here in a new folder with an "
-                "invite from there (barnraise invite RUN_DIR --standby)"
+                f"{self.term.epoch}): this one stops, and its folder stays as it is. Workers continue with the other "
+                "one, whose folder is the run from now on; to have a standby again, start one here in a new folder "
+                "with an invite from there (barnraise invite RUN_DIR --standby)"
             )
 
     def outgoing(self, node: str, message: Message) -> list[Message]:
@@ -214,7 +214,9 @@ class Standbys(RoleHandler):
             except Exception as error:
                 self._failed(error)
                 if isinstance(message, Follow):
-                    self._transmit(peer, Stop("nobody can follow this controller now: its host is told why"), None)
+                    self._transmit(
+                        peer, Stop("no standby can follow this controller now: its host has been told why"), None
+                    )
 
     async def _receive(self, peer: Peer, message: FromStandby) -> None:
         if isinstance(message, Follow):
@@ -274,11 +276,13 @@ class Standbys(RoleHandler):
             refusal = Stop("this controller's run has local workers: only one that `barnraise serve` began is followed")
         other = self.following
         if refusal is None and other is not None and other.peer.key != peer.key:
-            refusal = Stop(f"standby '{other.name}' follows already, and one is all there can be: stop that one first")
+            refusal = Stop(
+                f"standby '{other.name}' follows already, and a run has at most one standby: stop that one first"
+            )
         if refusal is None and await self._in_thread(lambda: self._rows().tail(message.after)) != message.tail:
             refusal = Stop(
                 f"the copy in your folder ends with a row {message.after} that this ledger does not have: it is of "
-                "another run, is damaged, or has gone on by itself. Follow with a new folder (--dir)"
+                "another run, is damaged, or was continued by itself. Follow with a new folder (--dir)"
             )
         if refusal is not None:
             self._transmit(peer, refusal, None)

@@ -12,9 +12,9 @@ _WARNINGS: dict[type[notes.Note], str] = {
     notes.Voided: "contribution {assignment} of {node} is void, its rows are done again: {reason}",
     notes.VersionRefused: "version {version} is made without its contributions: {reason}",
     notes.StandbyLost: "standby {name} is gone: {reason}",
-    notes.DurabilityLowered: "contributions are acknowledged without a standby: controller.durability is standby, but "
-    "none has followed for {seconds:g} s (controller.standby_patience). What the controller's disk loses now is lost: "
-    "start a standby (barnraise invite RUN_DIR --standby)",
+    notes.DurabilityLowered: "contributions are acknowledged without a standby: controller.durability is standby, "
+    "but none has followed for {seconds:g} s (controller.standby_patience). Contributions that the controller's disk "
+    "loses now are lost: start a standby (barnraise invite RUN_DIR --standby)",
     notes.DurabilityRestored: "standby {name} follows: acknowledgements wait for it again",
 }
 

@@ -51,7 +51,7 @@ def _validate_works(state: State) -> None:
             assert number == work.assignment, f"{place}: {work.assignment} is kept as {number}"
             assert work.stage in stages, f"{place}: {number} is {work.stage}"
             assert 0 < number <= state.totals.assigned, f"{place}: {number} was never assigned"
-            assert work.root <= number, f"{place}: {number} goes on with a later one, {work.root}"
+            assert work.root <= number, f"{place}: {number} continues a later one, {work.root}"
             assert min(work.tokens, work.local_steps, work.done) >= 0, f"{place}: {number} is less than none"
             assert place != "redo" or (work.task.redone and work.local_steps), f"{number} is nothing to do again"
     assert not state.works.keys() & state.merging.keys(), "open, and accepted"
@@ -67,7 +67,7 @@ def _validate_cohorts(state: State) -> None:
             assert work is not None, f"cohort {number} waits for {one}, which is not open"
             assert number in work.cohorts, f"{one} is not in cohort {number}, which waits for it"
             assert work.node == cohort.members[one].node, f"{one} is another node's in cohort {number}"
-        assert gathering.needed(state, cohort), f"cohort {number} is kept though nobody needs it"
+        assert gathering.needed(state, cohort), f"cohort {number} is kept though no part needs it"
         if cohort.completion.rule == "first":
             _validate_copies(state, [state.works[one] for one in opened], set(cohort.members) & state.redo.keys())
     for number, work in state.works.items():

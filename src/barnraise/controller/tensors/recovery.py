@@ -133,7 +133,7 @@ def _refuse_newer(found: Replayed, checkpoints: Checkpoints, ledger: Ledger) -> 
             f"there is a checkpoint of version {newer[-1].manifest.version}, but the ledger ends at "
             f"{found.state.newest.version}: it is an older copy, or was copied without its ledger.sqlite-wal, or they "
             f"are not of one run. Nothing was changed: put back the ledger that belongs to {names}. If it is lost, "
-            f"remove those (in {newer[-1].path.parent}: rm -r {names}) to go on from where this ledger ends"
+            f"remove those (in {newer[-1].path.parent}: rm -r {names}) to continue from the end of this ledger"
         )
 
 

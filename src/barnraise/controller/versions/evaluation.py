@@ -291,7 +291,8 @@ class Evaluation(TaskKind):
         return dict(sorted(found.items(), key=lambda item: item[1])[-2:])
 
     def too_late(self, work: Work) -> str:
-        return "" if self._shared and work.base == self.version else "nobody waits for this measurement any more"
+        wanted = self._shared and work.base == self.version
+        return "" if wanted else "the controller no longer waits for this measurement"
 
     def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Finding)

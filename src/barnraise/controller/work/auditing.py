@@ -71,7 +71,7 @@ LEAST_WINDOW, LONGEST_WINDOW = 1.0, 60.0
 VECTORS = 4
 """Vectors of the parameters' size that a node needs besides training's: the version before, and own moments."""
 
-CONVICTED = "others come to another result for a task that it has done, and agree with each other"
+CONVICTED = "other nodes repeated its task and agree with each other on another result"
 """Reason of a node's dismissal."""
 
 _FIRST = -(1 << 41)
@@ -185,7 +185,7 @@ class Auditing(TaskKind):
     def resume(self) -> Steps:
         """Take back the audits for a controller that has died."""
         for work in [work for work in self.state.works.values() if work.task is Audit]:
-            yield from self.membership.release(work.node, work.assignment, "the controller has begun anew")
+            yield from self.membership.release(work.node, work.assignment, "the controller was restarted")
 
     # Assignment
 
@@ -336,19 +336,19 @@ class Auditing(TaskKind):
     def too_late(self, work: Work) -> str:
         if self._over:
             return TOO_LATE
-        return "" if self._case(work) is not None else "nobody waits for this comparison any more"
+        return "" if self._case(work) is not None else "the controller no longer waits for this comparison"
 
     def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Sketched)
         if result.steps != work.local_steps:
-            return f"took {result.steps} steps, but {work.local_steps} are to be done anew"
+            return f"took {result.steps} steps, but {work.local_steps} are to be repeated"
         finite = is_finite(result.sketch) and math.isfinite(result.loss)
         return "" if finite else "its sketch or its loss is not finite"
 
     def taken(self, result: Result, work: Work) -> Steps:
         assert isinstance(result, Sketched)
         case = self._case(work)
-        assert case is not None, "nobody else's result is accepted"
+        assert case is not None, "no other node's result is accepted"
         self.records[work.node].conduct.declined = 0
         audited, node = case.work.assignment, case.work.node
         case.answers.append(Answer(work.node, work.assignment, result.sketch))

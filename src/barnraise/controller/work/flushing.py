@@ -41,7 +41,7 @@ class Flushing(TaskKind):
         """Ask a node for its residual, which then includes its stopped training task; other tasks go to other nodes."""
         for opened in list(self.state.nodes[node].open):
             if not self.state.works[opened].task.contributes:
-                yield from self.membership.release(node, opened, "it hands in its residual")
+                yield from self.membership.release(node, opened, "it submits its residual")
         number, base = self.state.totals.assigned + 1, self.state.newest.version
         whole = ParameterRange(0, self.payloads.exchanged)
         decision = Assigned(

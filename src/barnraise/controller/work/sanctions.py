@@ -67,7 +67,7 @@ class Offences(Part):
         if conduct.offences >= MOST:
             count, conduct.offences = conduct.offences, 0
             note = notes.Offended(assignment, count, str(reason), self.sanctions.until(node))
-            told = f"{count} results that no honest machine hands in, the last of which {reason}"
+            told = f"{count} results that no honest machine produces, the last of which {reason}"
             yield from self.sanctions.pass_on(node, note, told)
 
     def inspected(self, node: str, wrong: str) -> Steps:

@@ -31,7 +31,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.trust import suspicion
 
-DISCREDITED = "its updates do no more for the rows that it was to train on than for others, too often for chance"
+DISCREDITED = "its updates lower the loss on its own rows no more than on other rows, too often for chance"
 """Reason of a node's dismissal."""
 
 

@@ -35,12 +35,12 @@ _TALKS = Traits(talks=True)
 _RULES = tuple(entry.name for entry in RULES.entries.values() if not entry.declares.prepares)
 
 _OF = Option("of", dict, None, "the other attack: a section of its own")
-_RULE = Option("rule", str, None, "against which it tries what to send; else the run's", choices=_RULES)
+_RULE = Option("rule", str, None, "the rule against which it tries its updates; else the run's", choices=_RULES)
 _PERTURBATION = Option(
     "perturbation", str, "std", "where it leads: standard deviation, mean or its signs", choices=("std", "unit", "sign")
 )
 _SEED = Option(
-    "seed", int, 0, "what chance starts from, beside the node's name and the task", minimum=0, maximum=2**63 - 1
+    "seed", int, 0, "seed of random choices, beside the node's name and the task", minimum=0, maximum=2**63 - 1
 )
 
 CATALOG = Catalog(
@@ -118,7 +118,7 @@ CATALOG = Catalog(
         Entry(
             "withhold",
             "barnraise.emulation.attacks.scheduling:Hold",
-            "hands in what it has done when that is nearly too stale",
+            "submits its result when that is nearly too stale",
             options=(
                 Option("share", float, 0.9, "of its staleness bound", minimum=0, maximum=1),
                 Option("most", float, 600.0, "seconds", minimum=0, maximum=1e6),
@@ -131,7 +131,7 @@ CATALOG = Catalog(
             "takes longer for each task than for the one before",
             options=(
                 Option("growth", float, 1.4, "times as long as before", minimum=1, maximum=1000),
-                Option("most", float, 20.0, "times as long as it need, at most", minimum=1, maximum=1e6),
+                Option("most", float, 20.0, "times as long as needed, at most", minimum=1, maximum=1e6),
             ),
             declares=_TALKS,
         ),
@@ -218,9 +218,9 @@ CATALOG = Catalog(
         Entry(
             "hoard",
             "barnraise.emulation.attacks.updates:Hoard",
-            "hoards its updates, and hands them in all at once with the other sign",
+            "hoards its updates, and submits them all at once with the other sign",
             options=(
-                Option("period", int, 10, "tasks, the last of which it hands them in", minimum=1, maximum=1_000_000),
+                Option("period", int, 10, "tasks, in the last of which it submits them", minimum=1, maximum=1_000_000),
                 _factor(1.0, "how many times as much"),
             ),
         ),

@@ -82,7 +82,7 @@ def test_each_hold_has_a_reason_and_an_end() -> None:
     assert holds.keys() == {"b", "c", "d"}
     assert "came back 6 times" in holds["b"].reason
     assert engine.now < holds["b"].until < math.inf
-    assert (holds["c"].until, holds["c"].reason) == (until, "what it handed in was found to be wrong")
+    assert (holds["c"].until, holds["c"].reason) == (until, "the controller found its results wrong")
     assert (holds["d"].until, holds["d"].until_heard) == (math.inf, False)
     assert f"{MOST_OPEN} tasks open" in holds["d"].reason
 

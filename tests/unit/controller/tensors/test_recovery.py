@@ -498,7 +498,7 @@ def test_a_ledger_that_is_not_the_newest_is_refused_and_costs_nothing(tmp_path: 
     right, before = ledger.read_bytes(), files(tmp_path)
     for _ in range(2):
         ledger.write_bytes(copy)
-        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not know of: .* put back the ledger"):
+        with pytest.raises(CorruptionError, match=r"payloads that the ledger does not list: .* put back the ledger"):
             Run(tmp_path)
         assert files(tmp_path) == before
     ledger.write_bytes(right)

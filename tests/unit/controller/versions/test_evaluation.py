@@ -334,7 +334,7 @@ def test_a_finding_that_comes_too_late_is_discarded_with_a_reason() -> None:
     wait(engine, LONGEST + 2 * PATIENCE, "a")
     engine.offer("a", finding(piece))
     (verdict,) = (d for d in engine.journal if isinstance(d, Judged))
-    assert (verdict.verdict, verdict.reason) == ("discarded", "nobody waits for this measurement any more")
+    assert (verdict.verdict, verdict.reason) == ("discarded", "the controller no longer waits for this measurement")
 
 
 def test_a_node_that_lives_is_waited_for_but_not_for_ever() -> None:

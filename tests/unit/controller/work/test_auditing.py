@@ -219,7 +219,7 @@ def test_a_lost_auditor_is_replaced_and_its_late_result_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": 1}, "took 1 steps, but 2 are to be done anew"),
+        ({"steps": 1}, "took 1 steps, but 2 are to be repeated"),
         ({"sketch": b"\xff" * SKETCH_BYTES}, "not finite"),
         ({"loss": math.nan}, "not finite"),
         ({"base": 7}, "base is version 7"),

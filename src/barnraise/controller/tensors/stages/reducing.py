@@ -224,4 +224,4 @@ def _packed(content: bytes) -> Tensor:
 
 
 def _told(name: str) -> str:
-    return f"what its aggregation rule keeps ({name})"
+    return f"the memory of its aggregation rule ({name})"

@@ -18,7 +18,7 @@ from barnraise.compression.catalog import CATALOG
 from barnraise.controller.tensors.stages.base import Making, Stage
 from barnraise.core import ranges
 
-_NAME = "what its downlink codec leaves out"
+_NAME = "the residual of its downlink codec"
 _CODED = 1.01  # factor of the largest encoded element up to which a codec decodes
 
 
