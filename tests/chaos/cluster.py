@@ -293,8 +293,7 @@ class Cluster(FaultySimulator):
         """Each acknowledged contribution is in a version, or the controller knows that it is of no use."""
         account, acknowledged = self.account, Counter(self.truth.acknowledged)
         assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
-        found = account.measured.tasks.keys() | account.anew.tasks.keys()
-        known = account.accepted.keys() | found | account.voided | account.left_over
+        known = account.accepted.keys() | account.beside.keys() | account.voided | account.left_over
         assert acknowledged.keys() <= known, "acknowledged, and lost"
 
 

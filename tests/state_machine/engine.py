@@ -648,6 +648,15 @@ class Account:
         self.cursor = 0
         self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
 
+    @property
+    def beside(self) -> dict[int, Assigned]:
+        """Return the assignments of the kinds of tasks that have a book of their own, and bring no update."""
+        return self.measured.tasks | self.anew.tasks
+
+    def verdict_beside(self, assignment: int) -> Judged | None:
+        """Return the verdict on one of them."""
+        return self.measured.verdicts.get(assignment) or self.anew.verdicts.get(assignment)
+
     def add(self, d: Decision) -> None:
         """Follow one decision; any that must not be is an assertion."""
         if isinstance(d, Assigned):
@@ -744,7 +753,7 @@ class Account:
             self.buffer, self.final = [], True
 
     def _assigned(self, d: Assigned) -> None:
-        assert d.assignment == len(self.tasks) + len(self.measured.tasks) + len(self.anew.tasks) + 1
+        assert d.assignment == len(self.tasks) + len(self.beside) + 1
         assert d.node in self.live
         if d.kind == "audit":
             self.anew.assigned(d)
@@ -856,7 +865,7 @@ class Account:
         """The machine's state tells the same story."""
         self.measured.compare(state)
         self.anew.compare(state)
-        others = self.measured.tasks | self.anew.tasks
+        others = self.beside
         redo = {i: work for i, work in state.redo.items() if i not in others}
         works = {i: work for i, work in state.works.items() if i not in others}
         assert self.left == {i: (work.done, work.done + work.local_steps) for i, work in redo.items()}
@@ -1033,7 +1042,7 @@ class Engine:
             if not isinstance(task, Flush):
                 self.leases.assigned(node, self.now, self.account.live)
             account = self.account
-            assert (account.measured.tasks | account.anew.tasks | account.tasks)[task.id].node == node
+            assert (account.beside | account.tasks)[task.id].node == node
             if isinstance(task, Audit):
                 self._check_way(task.back, task.base, task.train.base)
                 assert all(update.kind == "delta" for update in task.back)
@@ -1058,9 +1067,7 @@ class Engine:
             self._check_way(message.news.updates, self.state.newest.version, self.watched[node])
             self.told[node] = self.state.newest.version
         elif isinstance(message, Ack):
-            verdict = self.account.verdicts.get(message.assignment)
-            verdict = self.account.measured.verdicts.get(message.assignment, verdict)
-            verdict = self.account.anew.verdicts.get(message.assignment, verdict)
+            verdict = self.account.verdict_beside(message.assignment) or self.account.verdicts.get(message.assignment)
             mine = verdict is not None and verdict.node == node
             work = self.state.works.get(message.assignment)
             assert not message.accepted or (mine and verdict is not None and verdict.verdict == "accepted")

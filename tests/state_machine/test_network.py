@@ -42,5 +42,5 @@ def check(network: Network) -> None:
     assert merged.keys() == account.accepted.keys()
     assert max(Counter(network.acknowledged).values(), default=1) == 1
     if state.totals.discarded == 0:
-        known = merged.keys() | account.measured.tasks.keys() | account.anew.tasks.keys()
+        known = merged.keys() | account.beside.keys()
         assert set(network.acknowledged) <= known
