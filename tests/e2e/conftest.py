@@ -30,6 +30,8 @@ class Process:
         self.out = self.log.with_suffix(".out")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "BARNRAISE_TRACEBACK": "1"}
         self.popen: subprocess.Popen[bytes] | Forked
+        for file in (self.log, self.out):
+            file.touch()  # the fork opens them later than `text` may read them
         if prefix is None:
             self.popen = forkserver().start(arguments, cwd, environment, self.out, self.log)
             return
