@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site coverage matrix clean
+.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site coverage matrix clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -32,7 +32,10 @@ install: $(VENV)/.dev  ## set up .venv with the development tools
 test: install  ## set up, then run all tests
 	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal --durations 20
 
-check: lint types layers test  ## lint, types, layers and tests
+campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (ten minutes)
+	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal --durations 20 -m campaign tests
+
+check: lint types layers test campaigns  ## lint, types, layers, tests and campaigns
 
 lint: install  ## ruff: lint and format
 	$(BIN)/ruff check .

@@ -76,6 +76,7 @@ def test_an_interrupted_matrix_says_how_to_continue(barnraise, tmp_path: Path, n
     assert again.wait(60) == 130, again.text()
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_node_that_does_not_train_is_discredited_and_reported(barnraise, run_file) -> None:
     """Real processes train, and no node could repeat their tasks.

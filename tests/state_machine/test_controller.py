@@ -11,15 +11,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from ..campaigns import sizes
 from .chances import MODES, NODES, OWNERS, RunChance
 from .engine import Engine, answer_to, engine_settings
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
 
+@pytest.mark.parametrize("seeds", sizes(15, 2000 if EXPLORE else 60))
 @pytest.mark.parametrize("mode", MODES)
-def test_short_histories_from_seeds(mode: str) -> None:
-    for seed in range(2000 if EXPLORE else 60):
+def test_short_histories_from_seeds(mode: str, seeds: int) -> None:
+    for seed in range(seeds):
         engine = Engine(engine_settings(**MODES[mode]), OWNERS[seed % len(OWNERS)])
         chance = RunChance(engine, random.Random(f"{mode} {seed}"))
         for _ in range(chance.rng.choice([20, 60, 150])):

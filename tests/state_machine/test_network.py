@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from ..campaigns import sizes
 from .chances import MODES
 from .engine import engine_settings
 from .network import Network
@@ -14,10 +15,11 @@ from .network import Network
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
 
+@pytest.mark.parametrize("seeds", sizes(15, 1000 if EXPLORE else 60))
 @pytest.mark.parametrize("mode", MODES)
-def test_every_run_finishes_with_each_contribution_in_one_version(mode: str) -> None:
+def test_every_run_finishes_with_each_contribution_in_one_version(mode: str, seeds: int) -> None:
     tokens = 0
-    for seed in range(1000 if EXPLORE else 60):
+    for seed in range(seeds):
         network = Network(engine_settings(**MODES[mode]), f"{mode} {seed}", nodes=4)
         if seed % 10 == 9:
             network.clock.at(25.0, network.stop)

@@ -1,0 +1,17 @@
+"""Tests in two sizes: `make test` runs the short form, `make campaigns` the long one of the same test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def sizes(short: Any, long: Any) -> list[Any]:
+    """Return the values of a parameter for the short form of a test and for its long form, which is a campaign."""
+    return [pytest.param(short, id="short"), campaign(long, id="long")]
+
+
+def campaign(*values: Any, id: str | None = None) -> Any:
+    """Return values of parameters that only `make campaigns` tests."""
+    return pytest.param(*values, id=id, marks=pytest.mark.campaign)
