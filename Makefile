@@ -29,7 +29,7 @@ wheel: install  ## write the package to dist/, for hosts and guests to install w
 
 install: $(VENV)/.dev  ## set up .venv with the development tools
 
-test: install  ## set up, then run all tests
+test: install  ## set up, then run the tests (those over many seeds in short: campaigns)
 	$(BIN)/python -m pytest -n $(NUM_TEST_PROCESSES) --dist worksteal --durations 20
 
 campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (ten minutes)
