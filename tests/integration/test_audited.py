@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from barnraise.ledger.decisions import Noted
 from barnraise.plan import Purpose, resolve
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
+
+from ..campaigns import some
 
 Told = list[tuple[str, notes.Audited]]
 
@@ -119,13 +122,13 @@ STATELESS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("compression", ["none", "int4"])
-@pytest.mark.parametrize("downlink", ["none", "int8"])
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_stateless_task_is_done_again_as_it_was(
-    told: Told, tmp_path: Path, compression: str, downlink: str, asynchronous: bool
-) -> None:
+ROUTES = product(("none", "int4"), ("none", "int8"), (False, True))
+
+
+@pytest.mark.parametrize("route", some({("none", "none", False), ("int4", "int8", True)}, ROUTES), ids=str)
+def test_a_stateless_task_is_done_again_as_it_was(told: Told, tmp_path: Path, route: tuple[str, str, bool]) -> None:
     """With Adam, with versions that are taken in on the way, and in few bits."""
+    compression, downlink, asynchronous = route
     report = play(
         tmp_path, asynchronous=asynchronous, compression=compression, downlink_compression=downlink, **STATELESS
     )
@@ -189,7 +192,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", LIES, ids=[lie["kind"] for lie in LIES])
+@pytest.mark.parametrize("lie", some((LIES[0], LIES[-2]), LIES), ids=[lie["kind"] for lie in LIES])
 def test_a_node_that_lies_about_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
     """Two other nodes that agree with each other convict the liar, and the controller convicts no other node."""
     play(tmp_path, {"bob": making(lie, "bob")}, tokens=32_768, **STATELESS)

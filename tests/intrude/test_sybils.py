@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.intrude.kit.ways import WAYS
 
+from ..campaigns import some
 from .sybils import MEMBERS, SYBILS, besiege
 
 ROUNDS = 12
@@ -15,7 +16,7 @@ ROUNDS = 12
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", some(WAYS[:1], WAYS))
 def test_sybils_with_tiny_updates_have_no_honest_contribution_refused(tmp_path: Path, way: str) -> None:
     found = asyncio.run(besiege(tmp_path, way, rounds=ROUNDS, seed="test", worker=False))
     assert found.misses() == []

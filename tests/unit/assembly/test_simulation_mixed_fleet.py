@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from pathlib import Path
 
+import pytest
 import yaml
 
 from barnraise.assembly.simulation import simulate
@@ -13,7 +14,12 @@ from barnraise.config import load
 from barnraise.matching import CATALOG
 from barnraise.plan import Purpose, resolve
 
+from ...campaigns import sizes
+
 EXAMPLE = yaml.safe_load((Path(__file__).parents[3] / "examples" / "fleet-mixed.yaml").read_text())
+
+
+SOME = ["gale_shapley", "optimum", "capability", "random", "fifo"]
 
 
 def played(scheduler: str, seed: int) -> str:
@@ -25,9 +31,10 @@ def played(scheduler: str, seed: int) -> str:
     return simulate(plan, Trial(nodes, seed=seed, churn=True, tokens_per_second=4000.0)).ledger_hash
 
 
-def test_any_two_schedulers_make_different_ledgers() -> None:
+@pytest.mark.parametrize("schedulers", sizes(SOME, list(CATALOG.entries)))
+def test_any_two_schedulers_make_different_ledgers(schedulers: list[str]) -> None:
     """With one seed at least: `swarm` is `fifo` but where several nodes ask at the same moment."""
-    pairs = list(combinations(CATALOG.entries, 2))
+    pairs = list(combinations(schedulers, 2))
     for seed in range(4):
         hashes = {scheduler: played(scheduler, seed) for scheduler in {name for pair in pairs for name in pair}}
         pairs = [pair for pair in pairs if hashes[pair[0]] == hashes[pair[1]]]

@@ -8,6 +8,7 @@ from barnraise.controller.state import effects
 from barnraise.ledger.decisions import Change, Judged, NodeChanged
 from barnraise.training.reach import Reach
 
+from ...campaigns import sizes
 from ...state_machine.engine import Engine, contribution, engine_settings
 from ...state_machine.sybils import WAYS, outcome
 
@@ -67,7 +68,7 @@ def test_a_long_update_is_shortened_and_never_refused_and_its_node_stays() -> No
     assert engine.state.nodes["long"].live
 
 
-@pytest.mark.parametrize("owners", [1, 3])
+@pytest.mark.parametrize("owners", sizes(3, 1))
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "nobody"])
 def test_three_nodes_of_ten_put_no_honest_one_out_and_cost_it_no_work(way: str, owners: int) -> None:
     found = outcome(way, owners)
@@ -76,7 +77,7 @@ def test_three_nodes_of_ten_put_no_honest_one_out_and_cost_it_no_work(way: str, 
     assert found.moved >= 0.5 / 10
 
 
-@pytest.mark.parametrize("owners", [1, 3])
+@pytest.mark.parametrize("owners", sizes(3, 1))
 def test_three_slow_nodes_of_ten_make_matched_rounds_at_most_four_times_as_long(owners: int) -> None:
     slow, alone = outcome("slow", owners, "matched"), outcome("nobody", pace="matched")
     assert slow.steps <= 4 * alone.steps
