@@ -24,7 +24,7 @@ from .variety import LARGE
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 PIECES, EACH = 40, 25
-SHORT = 6
+SHORT = 3
 """Pieces that every test run plays; the others are a campaign."""
 
 FOUND = [62, 442, 1499, 2248, 2409, 30473]

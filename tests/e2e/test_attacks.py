@@ -13,7 +13,10 @@ import pytest
 from barnraise.ledger import Assigned, Judged, Noted, notes
 from barnraise.ledger.view import LedgerView
 
+from ..campaigns import some
 
+
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_attackers_of_a_run_file_attack_and_the_others_do_not(barnraise, run_file) -> None:
     workers = [
@@ -58,7 +61,7 @@ MATRIX: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", some((signal.SIGINT,), (signal.SIGTERM, signal.SIGINT)))
 def test_an_interrupted_matrix_says_how_to_continue(barnraise, tmp_path: Path, number: int) -> None:
     (tmp_path / "matrix.yaml").write_text(json.dumps(MATRIX))
     process = barnraise("attack", "matrix.yaml", "--processes", "1")

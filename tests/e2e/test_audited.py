@@ -16,6 +16,7 @@ from barnraise.ledger import LedgerView, RunDirectory, notes
 BARNRAISE = [sys.executable, "-m", "barnraise.cli.main"]
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_half_of_the_contributions_are_audited_and_reported(run_file: Callable[..., Path], tmp_path: Path) -> None:
     training = {"tokens": 60_000, "batch_size": 4, "local_steps": 4, "learning_rate": 0.003, "audits": 0.5}

@@ -28,6 +28,7 @@ runpy.run_module("barnraise.cli.main", run_name="__main__", alter_sys=True)
 """Runs what follows `python -m` as a barnraise that speaks another protocol."""
 
 
+@pytest.mark.campaign
 def test_exit_codes_and_names(barnraise, run_file, tmp_path: Path) -> None:
     serve = barnraise("serve", str(run_file(training=ENDLESS, workers=[])))
     run_dir = run_dir_of(serve)

@@ -91,6 +91,7 @@ def test_an_attacker_attacks_from_its_namespace(barnraise, lab_file) -> None:
     assert "accepted" not in found["two"]
 
 
+@pytest.mark.campaign
 def test_a_brown_out_only_pauses_work(barnraise, lab_file) -> None:
     network = {"profile": "20mbit/20ms", "brownout_every": 7, "brownout_seconds": 3}
     one_for_all = {"longest_lease": 1.2}  # else a worker that has seen one brown-out is not taken for gone in the next
@@ -107,6 +108,7 @@ def test_a_brown_out_only_pauses_work(barnraise, lab_file) -> None:
     assert "silent" in changes, "the leases did not end: the brown-outs were too short"
 
 
+@pytest.mark.campaign
 def test_a_worker_that_is_cut_off_comes_back(barnraise, lab_file) -> None:
     faults = [
         {"at": 0.1, "do": "partition", "node": "one", "seconds": 8.0},
@@ -125,6 +127,7 @@ def test_a_worker_that_is_cut_off_comes_back(barnraise, lab_file) -> None:
     assert "joined" in changes[changes.index("silent") :], "it did not come back"
 
 
+@pytest.mark.campaign
 def test_frames_are_spoiled_and_the_controller_dies(barnraise, lab_file, name: str) -> None:
     faults = [
         {"at": 0.1, "do": "corrupt", "share": 0.05, "seconds": 4.0},

@@ -55,6 +55,7 @@ def both_contribute(run_dir: Path):
     return found
 
 
+@pytest.mark.campaign
 def test_an_interrupted_run_trains_on_and_is_finished_early(barnraise, run_file) -> None:
     train = barnraise("train", str(run_file(training=ENDLESS)), "--json")
     run_dir = run_dir_of(train)
@@ -113,6 +114,7 @@ def test_nothing_is_left_of_a_run_that_is_interrupted_while_it_is_made(barnraise
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.campaign
 def test_a_reader_that_goes_away_costs_nothing(run_file, tmp_path: Path) -> None:
     """`barnraise train RUN.yaml 2>&1 | head -1`."""
     command = [*BARNRAISE, "train", str(run_file(training={**ENDLESS, "tokens": 20_000})), "--json"]
@@ -125,6 +127,7 @@ def test_a_reader_that_goes_away_costs_nothing(run_file, tmp_path: Path) -> None
     assert (run_dir / "report.md").is_file()
 
 
+@pytest.mark.campaign
 def test_train_ends_with_the_reason_once_no_worker_can_live(barnraise, run_file) -> None:
     train = barnraise("train", str(run_file(training=ENDLESS, workers=[{"name": "one"}])))
     run_dir = run_dir_of(train)

@@ -14,6 +14,7 @@ WORKERS = [f"w{number}" for number in range(12)]
 KILLED, LEAVING, NEW = WORKERS[:2], WORKERS[2:4], ["new0", "new1"]
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_dozen_workers_take_part_while_some_come_and_go(barnraise, run_file) -> None:
     faults = [

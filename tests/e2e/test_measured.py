@@ -53,6 +53,7 @@ print(ending.run_dir, *killed, *built[:1])
 """
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True])
 def test_losses_are_those_that_the_controller_would_have_measured(

@@ -95,6 +95,7 @@ def more(run: Path, number: int) -> Callable[[str], bool]:
     return lambda text: len(accepted(run)) >= before + number
 
 
+@pytest.mark.campaign
 def test_a_cut_replaces_the_controller_only_where_most_workers_have_lost_it(
     barnraise, run_file, network: Network, tmp_path: Path
 ) -> None:

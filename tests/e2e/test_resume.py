@@ -12,6 +12,7 @@ from barnraise.assembly.addresses import recorded_uri
 from barnraise.ledger import LedgerView, RunDirectory, notes
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(300)
 def test_a_taken_port_and_an_edited_run_file(barnraise, run_file) -> None:
     train = barnraise("train", str(run_file()), "--json")

@@ -110,6 +110,7 @@ def test_a_killed_controller_resumes(barnraise, run_file, tmp_path: Path) -> Non
         assert result["accepted"] == view.totals().accepted
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_left(barnraise, run_file) -> None:
     """At a journal boundary and at a time, by SIGKILL; its disk is full for a while, slow for another, and its clock
@@ -138,6 +139,7 @@ def test_a_controller_that_dies_as_planned_comes_back_to_the_workers_that_it_lef
     assert len(set(sessions)) == 2, "a worker's process did not outlive the controller's"
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_train_over_slow_links(barnraise, run_file) -> None:
     training = {"tokens": 25_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003, "compression": "topk"}

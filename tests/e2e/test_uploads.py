@@ -95,6 +95,7 @@ def accepted(run_dir: Path) -> Callable[[str], int]:
     return count
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_payloads_that_take_longer_than_a_task_all_arrive(barnraise, run_file) -> None:
     """While one payload goes up the next task ends: they are sent one after the other, and none is lost."""

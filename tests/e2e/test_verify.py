@@ -183,6 +183,7 @@ def a_forged_history(run_dir: Path) -> None:
     assert any(what.startswith("versions 6 to") for what in unchecked)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_verify_finds_the_node_that_skipped_its_tasks(
     barnraise: Callable[..., Process], run_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from .live import LARGEST_GROWTH
 ATTEMPTS = 250
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_no_attempt_of_the_intrusion_kit_succeeds(tmp_path: Path) -> None:
     found = asyncio.run(intrude(tmp_path, "zmq", attempts=ATTEMPTS, pace=30.0, seconds=0.0, seed="test", patience=4.0))

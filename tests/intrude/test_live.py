@@ -10,6 +10,7 @@ import pytest
 from .live import LARGEST_GROWTH, strike
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_controller_survives_hostile_frames_lies_and_strangers(tmp_path: Path) -> None:
     found = asyncio.run(strike(tmp_path, frames=1500, lies=30, seed="test"))
