@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
-from barnraise.account.account import MANIFEST, manifest
-from barnraise.assembly import parts
+from barnraise.account.account import manifest
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.exporting import export_model
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
 from barnraise.controller.state.events import Admitted
-from barnraise.core.errors import DataError
-from barnraise.data.shards import Dataset
+from barnraise.core.errors import DataError, InputError
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory, VersionMade, notes
-from barnraise.models.build import build
-from barnraise.models.exchange.record import Exchange
+from barnraise.models.build import build_exchanged
+from barnraise.models.build import load as load_module
 from barnraise.models.memory import model_size
-from barnraise.models.vectors import digest
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -34,17 +31,10 @@ from barnraise.worker.building import build_executor
 from barnraise.worker.options import WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 
-from ..exchanges import PART, freeze, second_kind
+from ..exchanges import PART
 from .test_report import MODEL
 
-PREFIX = "transformer.h.1."
 STATELESS = {"tasks": "stateless", "compression": "int8", "error_feedback": False, "merge_lerp": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def kinds() -> Iterator[None]:
-    with second_kind():
-        yield
 
 
 def planned(folder: Path, **training: Any) -> Plan:
@@ -59,18 +49,10 @@ def planned(folder: Path, **training: Any) -> Plan:
     return resolve(load(content), purpose=SERVE, nodes=2)
 
 
-def prepared(folder: Path, plan: Plan) -> tuple[RunDirectory, Exchange]:
-    """A run directory as `train` prepares it, but for what its manifest names and its version 0."""
+def prepared(folder: Path, plan: Plan) -> RunDirectory:
     run = RunDirectory.create("barn", folder)
     prepare(plan, run, lambda text: None)
-    model = manifest(run).model
-    exchange = plan.exchange(model, freeze(build(model), PREFIX, run.data))
-    run.write(run.path / MANIFEST, parts.manifest_of(model, Dataset.open(run.data), exchange))
-    tensors = parts.initial_state(plan, model, exchange, run.data)
-    Checkpoints(run.checkpoints).save(
-        0, ledger_id=0, parameters_digest=digest(tensors["parameters"]), state=b"", tensors={"parameters": tensors}
-    )
-    return run, exchange
+    return run
 
 
 async def play(run: RunDirectory, plan: Plan) -> None:
@@ -84,46 +66,66 @@ async def play(run: RunDirectory, plan: Plan) -> None:
         while keys.public not in host.machine.state.roster.keys:
             await asyncio.sleep(0.01)
         options = WorkerOptions(uri, host.server.enrolment.keys.public, name, keys, run.path / name)
-        await WorkerRuntime(options, build=build_executor).run()
+        outcome = await WorkerRuntime(options, build=build_executor).run()
+        assert outcome.final, outcome.reason
 
     workers = [asyncio.ensure_future(work(name)) for name in ("ann", "bob")]
     try:
         async with asyncio.timeout(120):
-            await host.server.run(host.first)
-            await asyncio.gather(*workers)
+            await asyncio.gather(host.server.run(host.first), *workers)
     finally:
         for worker in workers:
             worker.cancel()
         await host.close()
 
 
-@pytest.mark.parametrize("training", [{}, STATELESS], ids=["stateful", "stateless"])
-def test_a_run_that_trains_one_layer(training: dict[str, Any], tmp_path: Path) -> None:
-    plan = planned(tmp_path, **training)
-    run, exchange = prepared(tmp_path, plan)
+LAYER = {"train": {"layers": [-1]}}
+ADAPTERS = {"adapter": {"rank": 4, "targets": ["q_proj", "c_fc"]}, "learning_rate": 0.02}
+B_ONLY = {"adapter": {"rank": 4, "train": "b_only", "base": "bfloat16"}, "learning_rate": 0.02}
+
+
+@pytest.mark.parametrize("stateless", [False, True], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("part", [LAYER, ADAPTERS, B_ONLY], ids=["layer", "adapters", "b_only"])
+def test_a_run_that_trains_a_part(part: dict[str, Any], stateless: bool, tmp_path: Path) -> None:
+    plan = planned(tmp_path, **part, **(STATELESS if stateless else {}))
+    run = prepared(tmp_path, plan)
+    told = manifest(run)
+    exchange = plan.exchange(told.model, told.exchange)
     asyncio.run(play(run, plan))
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         decisions = [decision for _, decision in ledger.replay()]
     assert any(isinstance(decision, VersionMade) for decision in decisions)
-    told = [decision.note for decision in decisions if hasattr(decision, "note")]
-    losses = [note.loss for note in told if isinstance(note, notes.Evaluated) and note.loss is not None]
+    noted = [decision.note for decision in decisions if hasattr(decision, "note")]
+    losses = [note.loss for note in noted if isinstance(note, notes.Evaluated) and note.loss is not None]
     assert losses[-1] < losses[0]
 
     checkpoint = Checkpoints(run.checkpoints).load_latest().checkpoint
     assert checkpoint is not None
     vector = checkpoint.tensors("parameters")["parameters"]
     assert len(vector) == exchange.exchanged
-    assert exchange.trained < model_size(manifest(run).model)
+    assert exchange.trained < model_size(told.model)
     for name in ("ann", "bob"):
         assert (run.path / name / PART).read_bytes() == (run.data / PART).read_bytes()
 
     exported = export_model(run)
-    assert exported.model_size == model_size(manifest(run).model)
-    tensors = load_file(run.model / "model.safetensors")
-    for name, kept in load_file(run.data / PART).items():
-        assert torch.equal(tensors[name], kept)
-    for leaf in exchange.layout.leaves:
-        assert torch.equal(tensors[leaf.name], vector[leaf.place].view(leaf.shape))
+    assert exported.model_size == model_size(told.model)
+    module = build_exchanged(told.model, exchange.in_float32(), run.data)
+    exchange.module_exchange().enter(module, vector)
+    ids = torch.arange(32)[None]
+    written = AutoModelForCausalLM.from_pretrained(run.model)
+    found, expected = (each.eval()(input_ids=ids).logits for each in (written, module))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    if "adapter" in part:
+        adapter = export_model(run, form="adapter").folder
+        base = tmp_path / "base"
+        base.mkdir()
+        (base / "model.safetensors").symlink_to(run.data / PART)
+        (base / "generation_config.json").write_text("{}")
+        again = PeftModel.from_pretrained(load_module(base, told.model), str(adapter))
+        torch.testing.assert_close(again.eval()(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-4)
+    else:
+        with pytest.raises(InputError, match="the run trained the model itself and no adapters; export it as model"):
+            export_model(run, form="adapter")
 
     certificate = verify(run)
     assert {finding.file for finding in certificate.findings} <= {"seal.json"}, "what `train` writes at the end"

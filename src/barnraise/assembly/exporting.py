@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnraise.account.account import manifest
-from barnraise.core.errors import CorruptionError, InputError
+from barnraise.config.load import load
+from barnraise.core.errors import CorruptionError, InputError, UnknownNameError
 from barnraise.core.files import private
 from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckpoint
+from barnraise.models.exchange.catalog import ADAPTER, FORMS, MODEL
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,19 @@ def export_model(
     folder: Path | None = None,
     version: int | None = None,
     *,
+    form: str = MODEL,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Write the model of `version` (the newest checkpoint) to `folder` (RUN_DIR/model).
+    """Write the model of `version` (the newest checkpoint) to `folder`, RUN_DIR/model unless given.
 
-    It is the average of the versions up to it where the run keeps one. Raises InputError for a version without a
-    checkpoint, CorruptionError when there is no good checkpoint, StorageError when the folder cannot be written. `warn`
-    gets messages about rejected checkpoints.
+    With `form` adapter its adapters alone are written, by default to RUN_DIR/adapter. It is the average of the versions
+    up to it where the run keeps one. Raises InputError for a version without a checkpoint, CorruptionError when there
+    is no good checkpoint, StorageError when the folder cannot be written. `warn` gets messages about rejected
+    checkpoints.
     """
-    folder = (folder or run.model).absolute()
+    if form not in FORMS:
+        raise UnknownNameError("form of an exported model", form, FORMS)
+    folder = (folder or (run.path / form if form == ADAPTER else run.model)).absolute()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
@@ -46,14 +52,23 @@ def export_model(
     from barnraise.models import memory
     from barnraise.models.exchange.record import Exchange
     from barnraise.models.export import export as write
+    from barnraise.models.export import export_adapter
 
     logging.disable_progress_bar()
     exchange = Exchange.of(told.model, told.exchange)
     vector = tensors.get("average", tensors["parameters"])
     with private() if folder.is_relative_to(run.path) else nullcontext():
-        write(folder, told.model, exchange, vector, run.data, tokenizer_files(run))
+        if form == ADAPTER:
+            export_adapter(folder, told.model, exchange, vector, run.data, _base_of(run))
+        else:
+            write(folder, told.model, exchange, vector, run.data, tokenizer_files(run))
     version = checkpoint.manifest.version
     return Exported(folder, version, _newest(run, version, warn), memory.model_size(told.model))
+
+
+def _base_of(run: RunDirectory) -> str:
+    """Return the folder of the model that the run's adapters belong to; the run's own base where it has no other."""
+    return load(run.run_file).model.path or str(run.data)
 
 
 def _newest(run: RunDirectory, exported: int, warn: Callable[[str], None]) -> int:

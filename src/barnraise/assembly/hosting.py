@@ -15,6 +15,7 @@ from barnraise.account.links import LinkUse
 from barnraise.assembly import parts
 from barnraise.assembly.account_keeper import AccountKeeper
 from barnraise.assembly.addresses import recorded_mode
+from barnraise.assembly.base_model import named_exchange
 from barnraise.assembly.engine_settings import engine_settings
 from barnraise.assembly.fencing import standby_key
 from barnraise.assembly.invites import BookReader, allowed, open_book
@@ -188,7 +189,7 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
     except (OSError, WireError) as error:
         warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
         model = parts.model_config(plan, dataset)
-        content = parts.manifest_of(model, dataset, plan.exchange(model))
+        content = parts.manifest_of(model, dataset, plan.exchange(model, named_exchange(plan, model, run.data)))
         run.write(path, content)
     return content
 

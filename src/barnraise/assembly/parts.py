@@ -42,8 +42,10 @@ def initial_model(plan: Plan, model: dict[str, Any], exchange: Exchange, folder:
 
     `folder` has the dataset, and the frozen parts of the exchange.
     """
+    if exchange.name.frozen:
+        return build.build_exchanged(model, exchange, folder)
     module = build.create(plan.run_file.model.model_dump(exclude_none=True), model, plan.run_file.run.seed)
-    return build.prepared(module, exchange, folder)
+    return build.prepared(module, exchange)
 
 
 def initial_state(plan: Plan, model: dict[str, Any], exchange: Exchange, folder: Path) -> dict[str, Tensor]:

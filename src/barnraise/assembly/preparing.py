@@ -30,6 +30,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     say("making the dataset")
     make_dataset(plan, run.data)
     from barnraise.assembly import parts
+    from barnraise.assembly.base_model import named_exchange
     from barnraise.data.lengths import named
     from barnraise.data.shards import Dataset
     from barnraise.models.vectors import digest
@@ -38,9 +39,10 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     meta = dataset.meta
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
-    exchange = plan.exchange(model)
+    exchange = plan.exchange(model, named_exchange(plan, model, run.data))
     tensors = parts.initial_state(plan, model, exchange, run.data)
-    say(f"model: {model['model_type']} with {memory.model_size(model):,} parameters")
+    trained = f", of which {exchange.trained:,} are trained" if exchange.name.frozen else ""
+    say(f"model: {model['model_type']} with {memory.model_size(model):,} parameters{trained}")
     run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, exchange))
     Checkpoints(run.checkpoints).save(
         0, ledger_id=0, parameters_digest=digest(tensors["parameters"]), state=b"", tensors={"parameters": tensors}

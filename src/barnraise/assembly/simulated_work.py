@@ -105,6 +105,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
     import torch
 
     from barnraise.assembly import parts
+    from barnraise.assembly.base_model import named_exchange
     from barnraise.assembly.preparing import make_dataset
     from barnraise.data.shards import Dataset
     from barnraise.emulation.attacks.board import Board
@@ -120,7 +121,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
         make_dataset(plan, Path(folder) / "data")
         dataset = Dataset.open(Path(folder) / "data")
         model = parts.model_config(plan, dataset)
-        exchange = plan.exchange(model)
+        exchange = plan.exchange(model, named_exchange(plan, model, dataset.folder))
         module = parts.initial_model(plan, model, exchange, dataset.folder)
         manifest = parts.manifest_of(model, dataset, exchange)
         settings = engine_settings(

@@ -26,7 +26,12 @@ def tell(exported: Exported, *, json: bool) -> None:
 
 def export(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
-    to: Annotated[Path | None, typer.Option(help="The folder to write; RUN_DIR/model by default.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="The folder to write; RUN_DIR/model or RUN_DIR/adapter by default.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--as", metavar="FORM", help="model, with adapters merged into it; or the adapter alone.")
+    ] = "model",
     version: Annotated[int | None, typer.Option(help="A version with a checkpoint; the newest by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
@@ -35,11 +40,12 @@ def export(
     Writes the newest version of which there is a checkpoint (with evaluation.average: the average up to it); at the end
     of a run that is its last. It loads with
     transformers: AutoModelForCausalLM.from_pretrained(FOLDER) and AutoTokenizer.from_pretrained(FOLDER).
+    Adapters alone load with peft: PeftModel.from_pretrained(MODEL, FOLDER).
     """
     from barnraise.assembly.exporting import export_model
     from barnraise.ledger import RunDirectory
 
-    exported = export_model(RunDirectory.open(run_dir), to, version, warn=console.warn)
+    exported = export_model(RunDirectory.open(run_dir), to, version, form=form, warn=console.warn)
     tell(exported, json=json)
     if json:
         return

@@ -72,6 +72,14 @@ def join(
             show_default=False,
         ),
     ] = "",
+    base: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="A folder with a copy of the run's base model, which then is not fetched.",
+            show_default=False,
+        ),
+    ] = "",
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
@@ -105,6 +113,7 @@ def join(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
                 max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
+                base=base,
                 show=view.update, on_end=_end_within,
             )
         )  # fmt: skip

@@ -28,7 +28,6 @@ class Foreign(NamedTuple):
 
 _TOKENS = "a budget of tokens for the whole fleet; for epochs, multiply them by the tokens of the data"
 _SHARED = "each machine computes the whole model: what one cannot hold in memory, it cannot train"
-_WHOLE = "whole weights are trained; for an adapter, merge it into its base model first"
 _ROUNDS = f"{_TOKENS}; a version closes when enough nodes have contributed, without rounds"
 
 FOREIGN: tuple[Foreign, ...] = (
@@ -81,9 +80,9 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("max_seq_length", TRL, "data.context"),
     Foreign("max_length", TRL, "data.context"),
     Foreign("packing", TRL, note="text is always packed into rows of data.context tokens"),
-    Foreign("peft_config", TRL, note=_WHOLE),
-    Foreign("load_in_4bit", TRL, note=_WHOLE),
-    Foreign("load_in_8bit", TRL, note=_WHOLE),
+    Foreign("peft_config", TRL, "training.adapter", "with peft's r as rank and lora_alpha as alpha"),
+    Foreign("load_in_4bit", TRL, "training.adapter", "base in it is int8 at least"),
+    Foreign("load_in_8bit", TRL, "training.adapter", "base: int8 in it"),
     Foreign("base_model", AXOLOTL, "model.path", "a local folder; nothing is downloaded"),
     Foreign("datasets", AXOLOTL, "data.files", "local text files; nothing is downloaded"),
     Foreign("sequence_len", AXOLOTL, "data.context"),
@@ -92,8 +91,10 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("num_epochs", AXOLOTL, "training.tokens", _TOKENS),
     Foreign("val_set_size", AXOLOTL, "data.held_out", "a share"),
     Foreign("lr_scheduler", AXOLOTL, "training.schedule"),
-    Foreign("adapter", AXOLOTL, note=_WHOLE),
-    Foreign("lora_r", AXOLOTL, note=_WHOLE),
+    Foreign("lora_r", AXOLOTL, "training.adapter", "rank in it"),
+    Foreign("lora_alpha", AXOLOTL, "training.adapter", "alpha in it"),
+    Foreign("lora_dropout", AXOLOTL, "training.adapter", "dropout in it"),
+    Foreign("lora_target_modules", AXOLOTL, "training.adapter", "targets in it"),
     Foreign("flash_attention", AXOLOTL, note="transformers' own choice of attention is used"),
     Foreign("wandb_project", AXOLOTL, note="`barnraise report RUN_DIR` makes a page with charts"),
     Foreign("num_rounds", FLOWER, "training.tokens", _ROUNDS),

@@ -104,6 +104,18 @@ def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]
             yield heading, path, _one_line(inner["description"]), list(_keys(inner, names))
 
 
+def inner_sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]]]:
+    """Yield the same of the sections that are keys of a section, but for those that take any keys."""
+    schema = json_schema()
+    for name, section in schema["properties"].items():
+        for option in _options(section, None):
+            for key, value in option.get("properties", {}).items():
+                for inner in _options(value, None):
+                    if "properties" in inner and not inner.get("additionalProperties", False):
+                        path = f"{name}.{key}"
+                        yield path, path, _one_line(inner["description"]), list(_keys(inner, names))
+
+
 def aliases_of(section: str, key: str) -> list[tuple[str, str]]:
     """Return (spelling, note) of every other spelling of a key; `section` as `sections` writes it."""
     wanted = f"{section}.{key}"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from barnraise.config.data_sections import SatData, TextData
+from barnraise.config.part_sections import AdapterSection, PartSection
 from barnraise.config.policy_sections import (
     AggregationSection,
     EvaluationSection,
@@ -178,6 +179,13 @@ class TrainingSection(Section):
         description="Scale each contribution down to this norm at most, as it is sent: with what error feedback adds.",
     )
     precision: Precision = Field(default="float32", description="Autocast type of the workers.")
+    adapter: AdapterSection | None = Field(
+        default=None,
+        description="Train adapters beside the model's layers, and send them alone; the model itself stays as it is.",
+    )
+    train: PartSection | None = Field(
+        default=None, description="Train some layers of the model, and send them alone; the others stay as they are."
+    )
 
 
 class RunFile(Section):

@@ -6,6 +6,7 @@ unpickled.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +18,15 @@ from torch import nn
 from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.config import check
+from barnraise.models.exchange.frozen_base import folder_of, quietly
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.exchange.module import trained
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.instantiate import first_line, hugging_face_config, instantiate, trainable
 from barnraise.models.weights import require_safe
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Held while a model is built: torch's generator, transformers' loading and hidden warnings are of the process."""
 
 
 def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
@@ -37,7 +42,7 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
     is restored. Raises ModelError when the config cannot work.
     """
     check(resolved)
-    with torch.random.fork_rng(devices=[]):
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = instantiate(resolved)
     if resolved["model_type"] not in ARCHITECTURES:
@@ -46,16 +51,20 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
 
 
 def build_exchanged(resolved: Mapping[str, Any], exchange: Exchange, folder: Path) -> nn.Module:
-    """Build the model and prepare it for the exchange, whose frozen parts are files in `folder`.
+    """Build the model and prepare it for the exchange, whose frozen parts are files of a checkpoint in `folder`.
 
     Raises ModelError when it cannot be built, or a part is missing.
     """
-    return prepared(build(resolved), exchange, folder)
+    if not exchange.name.frozen:
+        return prepared(build(resolved), exchange)
+    with folder_of(exchange.parts(folder)) as base:
+        return prepared(load(base, resolved, exchange.module_exchange().dtype), exchange)
 
 
-def prepared(module: nn.Module, exchange: Exchange, folder: Path) -> nn.Module:
+def prepared(module: nn.Module, exchange: Exchange) -> nn.Module:
     """Return `module` prepared for the exchange; ModelError unless it trains exactly the leaves of the layout."""
-    module = exchange.module_exchange().prepare(module, exchange.parts(folder))
+    with _ONE_AT_A_TIME:
+        module = exchange.module_exchange().prepare(module, exchange.layout)
     found = Layout.of((name, tuple(parameter.shape)) for name, parameter in trained(module))
     if found != exchange.layout:
         odd = sorted({leaf.name for leaf in found.leaves} ^ {leaf.name for leaf in exchange.layout.leaves})
@@ -66,18 +75,18 @@ def prepared(module: nn.Module, exchange: Exchange, folder: Path) -> nn.Module:
     return module
 
 
-def load(folder: Path, resolved: Mapping[str, Any]) -> nn.Module:
-    """Load a Hugging Face folder in float32 and training mode; ModelError when it cannot be loaded safely."""
+def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.float32) -> nn.Module:
+    """Load a Hugging Face folder in training mode; ModelError when it cannot be loaded safely."""
     from transformers import AutoModelForCausalLM
 
     check(resolved)
     require_safe(folder)
     try:
-        with _quietly():
+        with _ONE_AT_A_TIME, _quietly():
             module, report = AutoModelForCausalLM.from_pretrained(
                 str(folder),
                 config=hugging_face_config(resolved),
-                dtype=torch.float32,
+                dtype=dtype,
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
@@ -107,13 +116,14 @@ def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide transformers' progress bars, which would break a live view."""
+    """Hide transformers' progress bars, which would break a live view, and warnings of the packages that it imports."""
     from transformers.utils import logging
 
     enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        with quietly():
+            yield
     finally:
         if enabled:
             logging.enable_progress_bar()

@@ -141,8 +141,30 @@ def _sizes(config: str) -> tuple[list[tuple[str, tuple[int, ...]]], int]:
 
     Building the config takes long.
     """
-    from barnraise.models.instantiate import build_empty
-
-    module = build_empty(json.loads(config))
+    module = _empty(config)
     shapes = [(name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
     return shapes, sum(buffer.nbytes for buffer in module.buffers())
+
+
+@functools.lru_cache(maxsize=4)
+def linear_layers(config: str) -> list[tuple[str, int, int]]:
+    """Return the name, inputs and outputs of the linear layers of a config as JSON, but for the output layer's."""
+    from torch import nn
+    from transformers.pytorch_utils import Conv1D
+
+    module: Any = _empty(config)
+    found = list[tuple[str, int, int]]()
+    for name, layer in module.named_modules():
+        if layer is module.get_output_embeddings():
+            continue
+        if isinstance(layer, nn.Linear):
+            found.append((name, layer.in_features, layer.out_features))
+        elif isinstance(layer, Conv1D):
+            found.append((name, layer.nx, layer.nf))
+    return found
+
+
+def _empty(config: str) -> Any:
+    from barnraise.models.instantiate import build_empty
+
+    return build_empty(json.loads(config))

@@ -20,7 +20,10 @@ import psutil
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
 from barnraise.models.config import lookup
+from barnraise.models.exchange.base_model import BASE_BYTES, INT8
+from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
+from barnraise.models.linears import linears
 
 FLOAT = 4
 HOST_VECTORS = 6  # vectors of a worker that are as long as what travels: see `worker`
@@ -83,6 +86,21 @@ def model_size(resolved: Mapping[str, Any]) -> int:
     return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
 
 
+def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
+    """Return the bytes of the parameters of a module that is prepared for the exchange.
+
+    The trained ones are float32; the others have the type of the exchange's base.
+    """
+    size, base = model_size(resolved), exchange.name.options.get("base", "float32")
+    frozen = size - exchange.trained if CATALOG.entry(exchange.name.kind).declares.inside else size
+    if base == INT8:
+        matrices = linears(resolved)
+        small = sum(layer.inputs * layer.outputs for layer in matrices)
+        scales = sum(layer.outputs for layer in matrices)
+        return FLOAT * (exchange.trained + scales) + small + 2 * (frozen - small)
+    return FLOAT * exchange.trained + int(BASE_BYTES[str(base)] * frozen)
+
+
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
     """Return the bytes of the model's buffers."""
     return lookup(resolved["model_type"]).buffer_bytes(resolved)
@@ -97,9 +115,9 @@ def worker(
     `inner_states` vectors. As long as what travels are replica, start and end of a task, residual, the last movement of
     versions, and an arriving snapshot.
     """
-    values = model_size(resolved) + (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
+    values = (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
-        FLOAT * values + buffer_bytes(resolved),
+        model_bytes(resolved, exchange) + FLOAT * values + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
 
@@ -130,8 +148,8 @@ def controller(
     nodes fetch, take none. `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations
     count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time.
     """
-    values = (2 + outer_states) * exchange.exchanged + model_size(resolved) + gated * exchange.trained
-    held = FLOAT * values + buffer_bytes(resolved)
+    values = (2 + outer_states) * exchange.exchanged + gated * exchange.trained
+    held = model_bytes(resolved, exchange) + FLOAT * values + buffer_bytes(resolved)
     workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
     if gated:
         workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))

@@ -12,7 +12,7 @@ from barnraise.models.architectures import ARCHITECTURES
 
 Shape = tuple[int, ...]
 
-_ONE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MAX_HEADER = 100 << 20  # the limit of safetensors itself
 _AGAIN = "copy the folder again from where it is whole"
 
@@ -48,22 +48,29 @@ def check_weights(folder: Path, resolved: Mapping[str, Any]) -> None:
 
 def shapes_in(folder: Path) -> dict[str, Shape]:
     """Return the shape of every tensor in the folder's weight files, by name; ModelError when one is not whole."""
-    require_safe(folder)
-    if (folder / _ONE).is_file():
-        return _shapes(folder / _ONE)
     found: dict[str, Shape] = {}
-    for name in sorted(_files(folder / _INDEX)):
-        if Path(name).name != name or not (folder / name).is_file():
-            raise ModelError(f"{folder} has no {name[:80]!r}, which {_INDEX} names; {_AGAIN}")
-        found |= _shapes(folder / name)
+    for path in files_in(folder):
+        found |= _shapes(path)
     return found
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the folder's weight files, in order; ModelError when one is not there."""
+    require_safe(folder)
+    if (folder / ONE).is_file():
+        return [folder / ONE]
+    names = sorted(_files(folder / INDEX))
+    for name in names:
+        if Path(name).name != name or not (folder / name).is_file():
+            raise ModelError(f"{folder} has no {name[:80]!r}, which {INDEX} names; {_AGAIN}")
+    return [folder / name for name in names]
 
 
 def require_safe(folder: Path) -> None:
     """Raise ModelError unless the folder has weights as safetensors, for a model rather than an adapter."""
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"{folder} holds an adapter; merge it into its base model and give that folder")
-    if any((folder / name).is_file() for name in (_ONE, _INDEX)):
+    if any((folder / name).is_file() for name in (ONE, INDEX)):
         return
     if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.pth")):
         raise ModelError(

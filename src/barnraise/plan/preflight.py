@@ -26,6 +26,7 @@ from barnraise.models.config import lookup
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
+from barnraise.plan.exchange import part_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 from barnraise.trust.repeats import LONGEST
@@ -55,9 +56,12 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     `nodes` is the number of simulated nodes (None: the run file's workers).
     """
     try:
-        result = estimate(plan)
+        model = described(plan)
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
+    if problems := list(part_problems(plan.run_file, model)):
+        return None, problems
+    result = estimate(plan)
     problems = [*_weights(plan), *_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
     return result, [*problems, *_repeatable(plan)]
 

@@ -12,7 +12,7 @@ from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.changes import FREE_KEYS, FREE_SECTIONS
 from barnraise.config.faults import KINDS, Kind
 from barnraise.config.foreign import FOREIGN
-from barnraise.config.keys import Key, Names, aliases_of, json_schema, sections, with_spellings
+from barnraise.config.keys import Key, Names, aliases_of, inner_sections, json_schema, sections, with_spellings
 from barnraise.config.template import flow, presets
 from barnraise.core.registry import Catalog, Entry, Option
 from barnraise.emulation.attacks.catalog import CATALOG as ATTACKS
@@ -44,7 +44,7 @@ and check run files with [run-file.schema.json](run-file.schema.json).
 def configuration_page() -> str:
     """Return the text of docs/reference/run-file.md."""
     blocks = [HEAD.format(presets=", ".join(f"`--preset {name}`" for name in presets()))]
-    blocks += [_section(*section) for section in sections(names())]
+    blocks += [_section(*section) for section in (*sections(names()), *inner_sections(names()))]
     blocks.append(_changes())
     blocks.append(
         "## Algorithms\n\nBy the names that the keys above take; options go into the `..._options` sections.\n"

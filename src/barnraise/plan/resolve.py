@@ -22,6 +22,7 @@ from barnraise.plan.automatic import automatic_problems, settled
 from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
+from barnraise.plan.exchange import exchange_name
 from barnraise.plan.links import link_problems
 from barnraise.plan.names import name_problems
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
@@ -29,7 +30,7 @@ from barnraise.plan.table import STATELESS, Case, feeds_back
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.schedule import Schedule
-from barnraise.wire.manifest import FULL_MODEL, ExchangeName
+from barnraise.wire.manifest import ExchangeName
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,9 @@ class Plan:
         """Return whether second moments are published behind the parameters."""
         return self.stateless and INNER.entry(self.inner.name).declares.adaptive
 
-    def exchange(self, model: Mapping[str, Any], name: ExchangeName = FULL_MODEL) -> Exchange:
-        """Return what travels for a model of this config, where the manifest gives it this name."""
-        return Exchange.of(model, name, moments=self.shares)
+    def exchange(self, model: Mapping[str, Any], name: ExchangeName | None = None) -> Exchange:
+        """Return what travels for a model of this config: by the manifest's `name`, else by the run file."""
+        return Exchange.of(model, exchange_name(self.run_file) if name is None else name, moments=self.shares)
 
     @property
     def merge_lerp(self) -> float:

@@ -12,8 +12,8 @@ from barnraise.assembly.exporting import tokenizer_files
 from barnraise.core.errors import BarnraiseError, StorageError
 from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import read
-from barnraise.models.build import build_exchanged
 from barnraise.models.exchange.record import Exchange
+from barnraise.models.export import whole_model
 from barnraise.verification.check import Check
 
 _AGAIN = "write it again: barnraise export RUN_DIR"
@@ -79,9 +79,8 @@ class ModelCheck(Check):
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         told = manifest(self.subject.run)
         exchange = Exchange.of(told.model, told.exchange)
-        module = build_exchanged(told.model, exchange, self.subject.run.data)
-        exchange.module_exchange().enter(module, tensors.get("average", tensors["parameters"]))
-        return dict(module.state_dict())
+        vector = tensors.get("average", tensors["parameters"])
+        return dict(whole_model(told.model, exchange, vector, self.subject.run.data).state_dict())
 
     def _tokenizer(self, folder: Path) -> None:
         try:

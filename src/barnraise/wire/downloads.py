@@ -100,12 +100,16 @@ class Chunks:
         self._asked.discard(number)
         if number in self._again:
             self._again.remove(number)
+        self.arrived[number] = 1
+        self._missing -= 1
+        self.store(offset, data)
+        return number
+
+    def store(self, offset: int, data: memoryview) -> None:
+        """Store the bytes of a chunk that came for the first time."""
         if (lacking := offset - len(self.payload)) > 0:
             self.payload += bytes(lacking)
         self.payload[offset : offset + len(data)] = data
-        self.arrived[number] = 1
-        self._missing -= 1
-        return number
 
     def drop(self, numbers: range) -> None:
         """Discard chunks that have arrived with wrong bytes, so that they are requested again."""
@@ -125,7 +129,7 @@ class Download:
     def __init__(
         self, blob: Blob, *, limit: int, chunk: int = CHUNK_BYTES, window: int = WINDOW, patience: float = PATIENCE
     ) -> None:
-        _check_size(blob.num_bytes, limit)
+        check_size(blob.num_bytes, limit)
         self.blob = blob
         self._chunks = Chunks(blob.num_bytes, chunk, window, patience)
         self._begin()
@@ -204,7 +208,7 @@ class SnapshotDownload:
         num_bytes = len(self._numbers) * LEAF_BYTES
         if self._numbers and self._numbers[-1] == count - 1:
             num_bytes -= count * LEAF_BYTES - blob.num_bytes
-        _check_size(max(num_bytes, DIGEST_BYTES * count), limit)
+        check_size(max(num_bytes, DIGEST_BYTES * count), limit)
         if LEAF_BYTES % chunk:
             raise ValueError(f"chunk is {chunk}, but must divide {LEAF_BYTES}")
         self.blob = blob
@@ -281,6 +285,7 @@ class SnapshotDownload:
             raise WrongDigestError(digest.hex(), promised.hex(), leaf)
 
 
-def _check_size(num_bytes: int, limit: int) -> None:
+def check_size(num_bytes: int, limit: int) -> None:
+    """Raise WireError for a blob that is larger than allowed."""
     if num_bytes > limit:
         raise WireError(f"blob of {num_bytes} bytes, but at most {limit} are allowed")

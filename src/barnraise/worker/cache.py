@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from barnraise.core.errors import StorageError
 from barnraise.core.files import write_file
 from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
+from barnraise.wire.file_downloads import FileDownload
 
 
 class Cache:
@@ -47,11 +49,9 @@ class Cache:
             self._sizes[blob.digest] = self._sizes.pop(blob.digest)
             return True
         with contextlib.suppress(OSError):
-            if path.is_file() and path.stat().st_size == blob.num_bytes:
-                with path.open("rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() == blob.digest:
-                        self._take(blob.digest, blob.num_bytes)
-                        return True
+            if path.is_file() and path.stat().st_size == blob.num_bytes and digest_of(path) == blob.digest:
+                self._take(blob.digest, blob.num_bytes)
+                return True
         return False
 
     def keep(self, digest: str, content: bytes | bytearray) -> None:
@@ -68,6 +68,30 @@ class Cache:
                 f"{path} cannot be written ({why}): free some space, or join with another --home"
             ) from None
         self._take(digest, len(content))
+
+    def move(self, digest: str, download: FileDownload) -> None:
+        """Move a file that was downloaded to the disk to its place; StorageError when that fails."""
+        self._right.discard(digest)
+        path = self.places[digest]
+        try:
+            download.move(path)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written ({error.strerror or error}): free some space") from None
+        self._take(digest, download.blob.num_bytes)
+
+    def adopt(self, blob: Blob, folder: Path) -> bool:
+        """Return whether `folder` has a file with these bytes, which is then linked to the blob's place, or copied."""
+        for path in sorted(folder.glob("*.safetensors")):
+            with contextlib.suppress(OSError):
+                if path.stat().st_size != blob.num_bytes or digest_of(path) != blob.digest:
+                    continue
+                try:
+                    os.link(path.resolve(), self.places[blob.digest])
+                except OSError:
+                    shutil.copyfile(path, self.places[blob.digest])
+                self._take(blob.digest, blob.num_bytes)
+                return True
+        return False
 
     def _take(self, digest: str, size: int) -> None:
         self._sizes.pop(digest, None)
@@ -86,6 +110,12 @@ class Cache:
             self.on_deleted(path.name)
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def delete(folder: Path, moments: Path | None) -> None:

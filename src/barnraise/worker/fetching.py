@@ -14,6 +14,7 @@ from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob, Update
 from barnraise.wire.downloads import Download, SnapshotDownload, WrongDigestError
+from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
 from barnraise.worker.cache import Cache
@@ -32,7 +33,7 @@ class Fetcher:
         self.cache = cache or Cache()
         self.files = self.cache.places
         self.limit = 64 << 20
-        self._downloads: dict[str, Download | SnapshotDownload] = {}
+        self._downloads: dict[str, Download | SnapshotDownload | FileDownload] = {}
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # bytes that came with the newest task
         self._wrong: dict[str, Counter[int]] = {}  # times that the bytes of a blob, or a leaf, had a wrong digest
@@ -48,6 +49,10 @@ class Fetcher:
         if blob.digest not in self._downloads:
             self._downloads[blob.digest] = (SnapshotDownload if snapshot else Download)(blob, limit=self.limit)
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
+
+    def fetch_to_disk(self, download: FileDownload) -> None:
+        """Begin a download to the disk of a file whose place is registered; `start` continues it."""
+        self._downloads[download.blob.digest] = download
 
     def inline(self, blobs: Sequence[Blob], data: Buffer) -> None:
         """Accept bytes of `blobs`, one after the other, that came with a task; those of a wrong digest are ignored."""
@@ -154,10 +159,12 @@ class Fetcher:
         )
 
     def _complete(self, digest: str) -> bool:
-        payload = self._downloads.pop(digest).payload
+        download = self._downloads.pop(digest)
         self._forget_failures(digest)
-        if digest in self.files:
-            self.cache.keep(digest, payload)
+        if isinstance(download, FileDownload):
+            self.cache.move(digest, download)
+        elif digest in self.files:
+            self.cache.keep(digest, download.payload)
         else:
-            self._held[digest] = payload
+            self._held[digest] = download.payload
         return True

@@ -22,6 +22,7 @@ class Means:
 
     `threads` compute. `precision` is that of this worker alone, None for the run's. `slowdown` s makes each second of
     training take s + 1, `link` is emulated, and `attack` is the run file's misbehaviour (for trials; `join` has none).
+    `base` is a folder with the owner's copy of the base model, if there is one.
     The others are the owner's terms, as `lending.terms_of` reads them.
     """
 
@@ -36,6 +37,7 @@ class Means:
     only: str = ""
     max_disk: str = ""
     attack: dict[str, Any] | None = None
+    base: str = ""
 
     def __post_init__(self) -> None:
         if self.precision is not None and self.precision not in PRECISIONS:
@@ -51,8 +53,9 @@ class Given(TypedDict, total=False):
     """The options of a joining machine.
 
     `device` is a torch device, `threads` those that compute (all cores unless given), `precision` the autocast type
-    instead of the run's, and `slowdown`, for trials, seconds to idle after each second of training. The others are the
-    terms of lending, as `barnraise join` has them.
+    instead of the run's, and `slowdown`, for trials, seconds to idle after each second of training. `base` is a folder
+    with a copy of the run's base model, so that it need not be fetched. The others are the terms of lending, as
+    `barnraise join` has them.
     """
 
     device: str
@@ -64,6 +67,7 @@ class Given(TypedDict, total=False):
     until: str
     only: str
     max_disk: str
+    base: str
 
 
 @dataclass(frozen=True)

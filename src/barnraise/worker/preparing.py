@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
 from barnraise.models.memory import FLOAT, model_size
+from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.building import fit_of, restore_moments
@@ -76,6 +78,34 @@ class Ready:
     event: Prepared
 
 
+async def _get_base(shell: Shell, manifest: Manifest) -> None:
+    """Get the frozen parts of the model: from the worker's cache, its owner's copy, or the controller."""
+    options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
+    for part in manifest.exchange.frozen:
+        blob, place = part.blob, options.cache / part.name
+        largest = FLOAT * await in_training(partial(model_size, manifest.model)) + PART_EXTRA
+        require_size(f"frozen part {part.name}", blob, largest)
+        fetcher.cache.place(blob.digest, place)
+        if await in_training(partial(fetcher.cache.holds, blob)):
+            continue
+        own = Path(options.means.base).expanduser() if options.means.base else None
+        if own is not None:
+            if await in_training(partial(fetcher.cache.adopt, blob, own)):
+                continue
+            shell.say(
+                f"{own} has no file of {blob.num_bytes:,} bytes with the digest {blob.digest[:16]}..., which is the "
+                f"run's {part.name}: it is fetched from the controller"
+            )
+        partial_file = place.with_name(f".{part.name}.partial")
+        download = await in_training(partial(FileDownload, blob, partial_file, limit=blob.num_bytes))
+        shell.say(
+            f"fetching the base model, {bytes_text(blob.num_bytes)}"
+            + (f", of which {bytes_text(download.num_there)} are here" if download.num_there else "")
+        )
+        fetcher.fetch_to_disk(download)
+        await shell.get(blob)
+
+
 async def prepare(
     shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
 ) -> Ready:
@@ -94,12 +124,7 @@ async def prepare(
     for info in meta.row_files():
         fetcher.cache.place(info.sha256, folder / info.name)
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
-    for part in manifest.exchange.frozen:
-        largest = FLOAT * await in_training(partial(model_size, manifest.model)) + PART_EXTRA
-        require_size(f"frozen part {part.name}", part.blob, largest)
-        fetcher.cache.place(part.blob.digest, folder / part.name)
-        fetcher.limit = max(fetcher.limit, part.blob.num_bytes)
-        await shell.get(part.blob)
+    await _get_base(shell, manifest)
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )

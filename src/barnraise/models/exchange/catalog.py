@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.core.registry import Catalog, Entry
 from barnraise.models.config import lookup
+from barnraise.models.exchange import lora, part
 
 
 @dataclass(frozen=True)
@@ -15,25 +16,48 @@ class Traits:
     """The traits of a kind of exchange.
 
     `leaves`: from a model's config and the kind's options, the names and shapes of the trained parameters, in the order
-    in which they fill the vector.
+    in which they fill the vector. `inside`: they are parameters of the model itself, and none beside it. `extra`: the
+    optional packages that it needs, as the name of an extra.
     """
 
     leaves: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[tuple[str, tuple[int, ...]]]]
+    inside: bool = True
+    extra: str = ""
 
 
 def _every_parameter(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterable[tuple[str, tuple[int, ...]]]:
     return lookup(config["model_type"]).shapes(config)
 
 
+FULL, LORA, PART = "full", "lora", "part"
+
+MODEL, ADAPTER = "model", "adapter"
+FORMS = (MODEL, ADAPTER)
+"""The forms of an exported model: whole, with adapters merged, or the adapters alone."""
+
 CATALOG = Catalog(
     "kind of exchange",
     "barnraise.exchange",
     [
         Entry(
-            "full",
+            FULL,
             "barnraise.models.exchange.module:ModuleExchange",
             "every parameter of the model",
             declares=Traits(_every_parameter),
+        ),
+        Entry(
+            PART,
+            "barnraise.models.exchange.part_module:PartExchange",
+            "some layers of the model",
+            options=part.OPTIONS,
+            declares=Traits(part.leaves),
+        ),
+        Entry(
+            LORA,
+            "barnraise.models.exchange.lora_module:LoraExchange",
+            "low-rank adapters beside linear layers",
+            options=lora.OPTIONS,
+            declares=Traits(lora.leaves, inside=False, extra="adapters"),
         ),
     ],
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
+
+from barnraise.models.exchange.layout import Layout
 
 
 class ModuleExchange:
@@ -15,12 +14,19 @@ class ModuleExchange:
     The parameters of a prepared module that require a gradient are the leaves of the exchange, in its order.
     """
 
-    def prepare(self, module: nn.Module, parts: Mapping[str, Path]) -> nn.Module:
+    dtype = torch.float32
+    """The type in which the frozen parameters are loaded."""
+
+    def prepare(self, module: nn.Module, layout: Layout) -> nn.Module:
         """Return the module to train, from the one that the model's config describes.
 
-        `parts` are the files of the frozen parts, by name. A kind that trains less takes the other parameters from
-        them, and has `requires_grad` false there.
+        A kind that trains less than the model gets the base, and sets `requires_grad` to false where it is frozen.
+        Afterwards the parameters of `layout` are float32.
         """
+        return module
+
+    def whole(self, module: nn.Module) -> nn.Module:
+        """Return the model itself, from a prepared module with its base in float32: adapters are merged into it."""
         return module
 
     @torch.no_grad()

@@ -9,7 +9,7 @@ versions, checkpoints and digests apply to them too. Torch-free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +80,16 @@ class Exchange:
             for leaf, moments in zip(self.layout.leaves, self.moments.leaves, strict=True):
                 yield leaf.place, sides(leaf), moments.place
 
-    def parts(self, folder: Path) -> dict[str, Path]:
-        """Return the files of the frozen parts in `folder`, by name."""
-        return {part.name: folder / part.name for part in self.name.frozen}
+    def parts(self, folder: Path) -> list[Path]:
+        """Return the files of the frozen parts in `folder`: the weights of a checkpoint."""
+        return [folder / part.name for part in self.name.frozen]
+
+    def in_float32(self) -> Exchange:
+        """Return the same exchange with its base in float32."""
+        name = self.name
+        if "base" not in name.options:
+            return self
+        return replace(self, name=ExchangeName(name.kind, name.options | {"base": "float32"}, name.frozen))
 
     def module_exchange(self) -> ModuleExchange:
         """Import and return the kind's torch side."""

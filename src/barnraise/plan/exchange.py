@@ -1,0 +1,59 @@
+"""The exchange that a run file asks for: its kind and options, without the frozen parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from barnraise.config.problems import Problem
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import InputError
+from barnraise.models.exchange.base_model import INT8
+from barnraise.models.exchange.catalog import CATALOG, FULL, LORA, PART
+from barnraise.models.exchange.record import Exchange
+from barnraise.models.linears import TRANSPOSED
+from barnraise.wire.manifest import ExchangeName
+
+
+def exchange_name(run_file: RunFile) -> ExchangeName:
+    """Return the name of what travels in a run.
+
+    >>> from barnraise.config.load import load
+    >>> exchange_name(load({"model": {"architecture": "gpt2"}, "data": {"kind": "sat"}})).kind
+    'full'
+    """
+    adapter, part = run_file.training.adapter, run_file.training.train
+    if adapter is not None:
+        targets = adapter.targets if isinstance(adapter.targets, str) else ",".join(adapter.targets)
+        given = adapter.model_dump(exclude={"kind"}) | {
+            "alpha": 2.0 * adapter.rank if adapter.alpha is None else adapter.alpha,
+            "targets": targets,
+            "seed": run_file.run.seed,
+        }
+        return ExchangeName(LORA, CATALOG.resolve(LORA, given))
+    if part is not None:
+        layers = ",".join(map(str, part.layers))
+        return ExchangeName(PART, CATALOG.resolve(PART, part.model_dump() | {"layers": layers}))
+    return ExchangeName(FULL)
+
+
+def part_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what keeps a run from training a part of `model`, or adapters: names, packages."""
+    adapter, part = run_file.training.adapter, run_file.training.train
+    if adapter is None and part is None:
+        return
+    path = ("training", "train") if adapter is None else ("training", "adapter")
+    name = exchange_name(run_file)
+    try:
+        Exchange.of(model, name)
+    except InputError as error:
+        yield Problem(path, str(error))
+    small = name.options.get("base") == INT8
+    if small and model["model_type"] in TRANSPOSED:
+        text = f"has base: {INT8}, but torchao does not know the layers of a {model['model_type']}; choose another type"
+        yield Problem(path, text)
+    packages = {"adapters": "peft"} if adapter is not None else {}
+    for extra, package in (packages | ({"int8": "torchao"} if small else {})).items():
+        if find_spec(package) is None:
+            yield Problem(path, f"needs {package}; run `pip install 'barnraise[{extra}]'` here and on every worker")
