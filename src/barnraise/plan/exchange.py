@@ -54,6 +54,6 @@ def part_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Probl
         text = f"has base: {INT8}, but torchao does not know the layers of a {model['model_type']}; choose another type"
         yield Problem(path, text)
     packages = {"adapters": "peft"} if adapter is not None else {}
-    for extra, package in (packages | ({"int8": "torchao"} if small else {})).items():
+    for extra, package in (packages | ({"adapters-int8": "torchao"} if small else {})).items():
         if find_spec(package) is None:
             yield Problem(path, f"needs {package}; run `pip install 'barnraise[{extra}]'` here and on every worker")

@@ -63,7 +63,7 @@ def hold(module: nn.Module, base: str) -> nn.Module:
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
     except ImportError:
         raise ModelError(
-            "the run holds its base model in int8, which needs torchao; run `pip install 'barnraise[int8]'`"
+            "the run holds its base model in int8, which needs torchao; run `pip install 'barnraise[adapters-int8]'`"
         ) from None
     output = cast(Any, module).get_output_embeddings()
 
