@@ -142,3 +142,19 @@ def test_a_run_that_trains_a_part(part: dict[str, Any], stateless: bool, tmp_pat
     with pytest.raises(DataError, match=r"holds frozen parameters; put it back from a copy"):
         open_host(run, plan, lambda text: None)
     assert [finding.file for finding in verify(run).findings if PART in finding.file]
+
+
+def test_a_download_of_the_base_continues_where_it_ended(tmp_path: Path) -> None:
+    """Two thirds are there from before; what a worker's owner has elsewhere is not fetched at all."""
+    plan = planned(tmp_path, **ADAPTERS)
+    run = prepared(tmp_path, plan)
+    content = (run.data / PART).read_bytes()
+    for name in ("ann", "bob"):
+        (run.path / name).mkdir()
+    there = len(content) * 2 // 3
+    (run.path / "ann" / f".{PART}.partial").write_bytes(content[:there])
+    (run.path / "bob" / f".{PART}.partial").write_bytes(bytes(there))
+    asyncio.run(play(run, plan))
+    for name in ("ann", "bob"):
+        assert (run.path / name / PART).read_bytes() == content
+        assert not list((run.path / name).glob("*.partial"))

@@ -152,7 +152,14 @@ def _noticed(plan: Plan) -> str:
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
     model = plan.run_file.model
-    yield "model", f"{model.architecture or model.path}, {cost.sizes.parameters:,} parameters"
+    sizes = cost.sizes
+    yield "model", f"{model.architecture or model.path}, {sizes.parameters:,} parameters"
+    if sizes.base_bytes:
+        yield (
+            "trained",
+            f"{sizes.trained:,} values; a worker without a copy of the model (join --base FOLDER) fetches its "
+            f"{bytes_text(sizes.base_bytes)} once",
+        )
     size = bytes_text(cost.sizes.contribution_bytes)
     yield (
         "contributions",

@@ -11,14 +11,19 @@ import math
 import os
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from barnraise import staleness
+from barnraise.config.schema import RunFile
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.models import config, memory
+from barnraise.models.exchange.catalog import FULL
+from barnraise.models.weights import files_in
 from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
+from barnraise.plan.exchange import exchange_name
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.training.catalog import CATALOG as OUTER
@@ -44,9 +49,14 @@ LEDGER_BYTES = 1500
 
 @dataclass(frozen=True)
 class Sizes:
-    """The number of the model's parameters, and the bytes of what travels."""
+    """The number of the model's parameters, of those that are trained, and the bytes of what travels.
+
+    `base_bytes` are those of the frozen parts, which a worker fetches once; 0 where the whole model is trained.
+    """
 
     parameters: int
+    trained: int
+    base_bytes: int
     snapshot_bytes: int
     contribution_bytes: int
     version_bytes: int
@@ -89,14 +99,14 @@ def estimate(plan: Plan) -> Estimate:
     workers = run_file.workers if plan.purpose.local else []
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
-    snapshot = memory.FLOAT * exchanged
+    snapshot, base = memory.FLOAT * exchanged, base_bytes(run_file, model_size)
     growth = contributions * LEDGER_BYTES + (contributions * contribution if run_file.controller.keep_payloads else 0)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
-        sizes=Sizes(model_size, snapshot, contribution, version),
+        sizes=Sizes(model_size, exchange.trained, base, snapshot, contribution, version),
         contributions=contributions,
         buffer_size=nodes,
         versions=versions,
@@ -114,13 +124,23 @@ def estimate(plan: Plan) -> Estimate:
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot
         + SNAPSHOTS * snapshot  # those that nodes fetch
         + memory.FLOAT * model_size  # the exported model
+        + base
         + _segments(plan, contributions * contribution, 2 * slots * contribution, exchanged)
         + growth
         + dataset_bytes(run_file)
         + len(workers) * inner_states * memory.FLOAT * exchange.trained,
         disk_growth_bytes=growth,
-        seconds=_seconds(model_size * 6 * training.tokens, workers),
+        seconds=_seconds(model_size * (4 if base else 6) * training.tokens, workers),  # frozen: no gradients of weights
     )
+
+
+def base_bytes(run_file: RunFile, model_size: int) -> int:
+    """Return the bytes of the frozen parts of a run's exchange; 0 where the whole model is trained."""
+    if exchange_name(run_file).kind == FULL:
+        return 0
+    if run_file.model.path is None:
+        return memory.FLOAT * model_size
+    return sum(path.stat().st_size for path in files_in(Path(run_file.model.path).expanduser()))
 
 
 def _states(plan: Plan, nodes: int) -> int:

@@ -56,12 +56,11 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     `nodes` is the number of simulated nodes (None: the run file's workers).
     """
     try:
-        model = described(plan)
+        if problems := list(part_problems(plan.run_file, described(plan))):
+            return None, problems
+        result = estimate(plan)
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
-    if problems := list(part_problems(plan.run_file, model)):
-        return None, problems
-    result = estimate(plan)
     problems = [*_weights(plan), *_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
     return result, [*problems, *_repeatable(plan)]
 
@@ -201,8 +200,9 @@ def _disk(plan: Plan, result: Estimate) -> Iterator[Problem]:
 
 
 def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    """Yield warnings of resources that may run out, and of audits that may settle nothing."""
+    """Yield warnings of resources that may run out, of audits that may settle nothing, and of masked models."""
     yield from _unsettled(plan)
+    yield from _masked(plan)
     yield from _full(plan, result)
 
 
@@ -221,6 +221,17 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
             "scores besides"
         )
         yield Problem(("training", "local_steps"), text)
+
+
+def _masked(plan: Plan) -> Iterator[Problem]:
+    """Yield a warning for a model that is usually trained to fill in masked tokens."""
+    model = described(plan)
+    if model.get("is_decoder"):
+        text = (
+            f"a {model['model_type']} is trained here to predict the next token, as a decoder that sees earlier tokens "
+            "alone; barnraise does not train on masked tokens. Take gpt2, gpt_neo or llama unless that is what you want"
+        )
+        yield Problem(("model", "path" if plan.run_file.model.path else "architecture"), text)
 
 
 def _full(plan: Plan, result: Estimate) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from barnraise.training.schedule import SHAPES, Schedule
 
 @pytest.mark.parametrize(
     ("shape", "halfway", "end"),
-    [("constant", 1.0, 1.0), ("linear", 0.6, 0.2), ("cosine", 0.6, 0.2)],
+    [("constant", 1.0, 1.0), ("linear", 0.6, 0.2), ("cosine", 0.6, 0.2), ("wsd", 1.0, 0.2)],
 )
 def test_shapes(shape: str, halfway: float, end: float) -> None:
     rate = Schedule(shape, warmup_tokens=100, final_fraction=0.2).rate
@@ -35,6 +35,13 @@ def test_runs_shorter_than_their_warm_up(shape: str) -> None:
     schedule = Schedule(shape, warmup_tokens=100, final_fraction=0.5)
     assert schedule.rate(50, 50) == 0.5
     assert schedule.rate(100, 100) == schedule.rate(10**9, 0) == (1.0 if shape == "constant" else 0.5)
+
+
+def test_wsd_is_flat_and_then_falls_by_a_root() -> None:
+    rate = Schedule("wsd", final_fraction=0.0).rate
+    assert [round(rate(tokens, 100), 3) for tokens in (0, 50, 80, 85, 90, 95, 100)] == [
+        1.0, 1.0, 1.0, 0.5, 0.293, 0.134, 0.0
+    ]  # fmt: skip
 
 
 def test_cosine_is_slow_at_both_ends() -> None:

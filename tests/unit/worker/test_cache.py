@@ -78,3 +78,21 @@ def test_nothing_stays_of_a_run_that_is_over(tmp_path: Path) -> None:
     delete(folder, moments)
     assert list(tmp_path.iterdir()) == [keys]
     delete(folder, moments)
+
+
+def test_a_copy_elsewhere_is_adopted_by_its_digest(tmp_path: Path) -> None:
+    content = b"the parameters of a base model"
+    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
+    cache = Cache()
+    cache.place(blob.digest, tmp_path / "place")
+    (tmp_path / "own").mkdir()
+    assert not cache.adopt(blob, tmp_path / "own")
+    (tmp_path / "own" / "other.safetensors").write_bytes(b"the parameters of a case model")
+    assert not cache.adopt(blob, tmp_path / "own"), "as long, but another model"
+    assert not cache.adopt(blob, tmp_path / "not there")
+    (tmp_path / "own" / "whole.safetensors").write_bytes(content)
+    assert cache.adopt(blob, tmp_path / "own")
+    assert (tmp_path / "place").read_bytes() == content
+    assert cache.holds(blob)
+    cache.keep(blob.digest, content)
+    assert (tmp_path / "own" / "whole.safetensors").read_bytes() == content, "the owner's file stays"
