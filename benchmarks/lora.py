@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rates", default="0.002,0.005,0.012")
     parser.add_argument("--tokens", type=int, default=400_000)
-    parser.add_argument("--step-of", help=argparse.SUPPRESS)  # what a process of this benchmark measures
+    parser.add_argument("--step-of", help=argparse.SUPPRESS)  # the measurement of one process
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
     if options.step_of:

@@ -229,7 +229,7 @@ def _masked(plan: Plan) -> Iterator[Problem]:
     if model.get("is_decoder"):
         text = (
             f"a {model['model_type']} is trained here to predict the next token, as a decoder that sees earlier tokens "
-            "alone; barnraise does not train on masked tokens. Take gpt2, gpt_neo or llama unless that is what you want"
+            "alone; barnraise does not train on masked tokens. Take a causal model unless that is what you want"
         )
         yield Problem(("model", "path" if plan.run_file.model.path else "architecture"), text)
 

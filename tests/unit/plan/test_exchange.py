@@ -1,4 +1,4 @@
-"""What travels by a run file: adapters, some layers, or the whole model; and what keeps a run from it."""
+"""The exchange that a run file asks for: adapters, some layers, or the whole model; and its refusals."""
 
 from __future__ import annotations
 
