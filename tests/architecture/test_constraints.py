@@ -48,10 +48,11 @@ def needed(requirements: list[Requirement]) -> set[str]:
 
 
 def absent() -> set[str]:
-    """The names of the extras that `make docs-site` and `make coverage` install, as far as they have not yet."""
-    tools = {"docs": "mkdocs", "coverage": "pytest_cov"}
+    """The names of the extras that are not installed with the others, as far as they are not here."""
+    tools = {"docs": "mkdocs", "coverage": "pytest_cov", "adapters-int8": "torchao"}
     missing = [extra for extra, module in tools.items() if importlib.util.find_spec(module) is None]
-    return {canonicalize_name(Requirement(text).name) for extra in missing for text in EXTRAS[extra]}
+    names = {canonicalize_name(Requirement(text).name) for extra in missing for text in EXTRAS[extra]}
+    return names - {canonicalize_name(Requirement(text).name) for text in EXTRAS["dev"]}
 
 
 @pytest.mark.parametrize("requirement", INSTALLED, ids=str)

@@ -147,6 +147,17 @@ def test_named_layers_travel_and_the_others_stay(architecture: str, options: dic
     assert {leaf.name for leaf in exchange.layout.leaves} <= changed
 
 
+def test_a_base_in_int8_has_nearly_the_same_loss(tmp_path: Path) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed (pip install 'barnraise[adapters-int8]')")
+    exchange = exchange_of(tmp_path, config(), rank=4, base="int8")
+    module: Any = build_exchanged(config(), exchange, tmp_path).eval()
+    base: Any = build(config(), 3).eval()
+    losses = [each(input_ids=IDS, labels=IDS, use_cache=False).loss for each in (module, base)]
+    assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-3)
+    losses[0].backward()
+    assert any(parameter.grad is not None and parameter.grad.any() for parameter in module.parameters())
+
+
 def test_threads_that_build_at_the_same_time_build_the_same(tmp_path: Path) -> None:
     """A host may serve and join in one process; transformers loads for one thread at a time."""
     exchange = exchange_of(tmp_path, config("gpt_neo"), kind="part", layers="-1")
