@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def tell_memory(llama: dict[str, Any], steps: int) -> None:
         del base
         size = memory.model_size(config)
         print(f"a Llama of {size:,} parameters, rank 16, one row of {CONTEXT} tokens, {steps} steps on one thread")
-        for kind in ("bfloat16", "int8"):
+        if not find_spec("torchao"):
+            print("  int8 is left out: it needs torchao (pip install 'barnraise[adapters-int8]')")
+        for kind in ("bfloat16", "int8") if find_spec("torchao") else ("bfloat16",):
             given = json.dumps({"folder": folder, "config": config, "base": kind, "steps": steps})
             told = subprocess.run([sys.executable, __file__, "--step-of", given], capture_output=True, text=True)
             if told.returncode:
@@ -138,7 +141,7 @@ def peak(folder: str, config: dict[str, Any], base: str, steps: int) -> dict[str
         (FrozenPart("frozen-model.safetensors", Blob("0" * 64, size)),),
     )  # fmt: skip
     module = build_exchanged(config, Exchange.of(config, name), Path(folder))
-    trainer = LocalTrainer(module, optimizer="adamw", options={"weight_decay": 0.0, "betas": (0.9, 0.95)})
+    trainer = LocalTrainer(module, optimizer="adamw", options={"weight_decay": 0.0}, gradient_clip=None)
     ids = torch.randint(0, config["vocab_size"], (1, CONTEXT), generator=torch.Generator().manual_seed(1)).numpy()
     began, losses = time.perf_counter(), list[float]()
     for _ in range(steps):
