@@ -10,10 +10,10 @@ from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.models.exchange.base_model import INT8
-from barnraise.models.exchange.catalog import CATALOG, FULL, LORA, PART
+from barnraise.models.exchange.catalog import CATALOG, LORA, PART
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.linears import TRANSPOSED
-from barnraise.wire.manifest import ExchangeName
+from barnraise.wire.manifest import FULL_MODEL, ExchangeName
 
 
 def exchange_name(run_file: RunFile) -> ExchangeName:
@@ -35,7 +35,7 @@ def exchange_name(run_file: RunFile) -> ExchangeName:
     if part is not None:
         layers = ",".join(map(str, part.layers))
         return ExchangeName(PART, CATALOG.resolve(PART, part.model_dump() | {"layers": layers}))
-    return ExchangeName(FULL)
+    return FULL_MODEL
 
 
 def part_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
