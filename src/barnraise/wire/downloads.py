@@ -120,7 +120,25 @@ class Chunks:
         self._again = sorted({*self._again, *numbers}, reverse=True)
 
 
-class Download:
+class InOrder:
+    """A download whose offsets are those of its `_chunks`."""
+
+    _chunks: Chunks
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """Return the (offset, number of bytes) pairs to request now."""
+        return self._chunks.requests(now)
+
+    def deadline(self) -> float | None:
+        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
+        return self._chunks.deadline()
+
+    def forget_requests(self) -> None:
+        """Treat all open requests as lost, so that they are repeated."""
+        self._chunks.forget_requests()
+
+
+class Download(InOrder):
     """A download of a blob of at most `limit` bytes.
 
     An empty one is complete at once. Raises WireError.
@@ -144,18 +162,6 @@ class Download:
     def payload(self) -> bytearray:
         """Return the blob, once it is complete."""
         return self._chunks.payload
-
-    def requests(self, now: float) -> list[tuple[int, int]]:
-        """Return the (offset, number of bytes) pairs to request now."""
-        return self._chunks.requests(now)
-
-    def deadline(self) -> float | None:
-        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
-        return self._chunks.deadline()
-
-    def forget_requests(self) -> None:
-        """Treat all open requests as lost, so that they are repeated."""
-        self._chunks.forget_requests()
 
     def add(self, offset: int, data: Buffer, now: float) -> bool:
         """Store a chunk; return True when the blob is complete (`payload`) and its digest right.

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from barnraise.core.errors import StorageError
 from barnraise.core.types import Blob
-from barnraise.wire.downloads import PATIENCE, WINDOW, Chunks, WrongDigestError, check_size
+from barnraise.wire.downloads import PATIENCE, WINDOW, Chunks, InOrder, WrongDigestError, check_size
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import CHUNK_BYTES
 
@@ -52,11 +55,11 @@ class GrowingFile(Chunks):
             os.fsync(self._file.fileno())
 
 
-class FileDownload:
+class FileDownload(InOrder):
     """A download of a blob of at most `limit` bytes to the file `path`, with the interface of `Download`.
 
     Its beginning, where it is there, is hashed as the download is made, which takes its time. Raises WireError for a
-    larger blob, OSError when the disk fails.
+    larger blob, StorageError when the disk fails, as the methods do.
     """
 
     def __init__(
@@ -72,7 +75,8 @@ class FileDownload:
         check_size(blob.num_bytes, limit)
         self.blob, self.path = blob, path
         self._sizes = blob.num_bytes, chunk, window, patience
-        self._chunks = GrowingFile(path, *self._sizes)
+        with self._disk():
+            self._chunks: GrowingFile = GrowingFile(path, *self._sizes)
         if self.complete and self._wrong:
             self._restart()
 
@@ -89,25 +93,15 @@ class FileDownload:
         """Return the bytes that are on the disk."""
         return self._chunks.end
 
-    def requests(self, now: float) -> list[tuple[int, int]]:
-        """Return the (offset, number of bytes) pairs to request now."""
-        return self._chunks.requests(now)
-
-    def deadline(self) -> float | None:
-        """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
-        return self._chunks.deadline()
-
-    def forget_requests(self) -> None:
-        """Treat all open requests as lost, so that they are repeated."""
-        self._chunks.forget_requests()
-
     def add(self, offset: int, data: Buffer, now: float) -> bool:
         """Store a chunk; return True when the file is complete and its digest right.
 
         A second copy of a chunk is ignored. Raises WireError for a chunk that was not requested, and WrongDigestError
         when the digest of the whole is wrong; the download then restarts from nothing.
         """
-        if self._chunks.add(offset, data, now) >= 0 and self.complete and self._wrong:
+        with self._disk():
+            added = self._chunks.add(offset, data, now) >= 0
+        if added and self.complete and self._wrong:
             digest = self._chunks.hash.hexdigest()
             self._restart()
             raise WrongDigestError(digest, self.blob.digest)
@@ -115,14 +109,28 @@ class FileDownload:
 
     def close(self) -> None:
         """Close the file; another process may continue it."""
-        self._chunks.close()
+        with self._disk():
+            self._chunks.close()
 
     def move(self, place: Path) -> None:
         """Move the complete file to its place, durably."""
-        self._chunks.close()
-        self.path.replace(place)
+        with self._disk():
+            self._chunks.close()
+            self.path.replace(place)
 
     def _restart(self) -> None:
-        self._chunks.close()
-        self.path.unlink()
-        self._chunks = GrowingFile(self.path, *self._sizes)
+        with self._disk():
+            self._chunks.close()
+            self.path.unlink()
+            self._chunks = GrowingFile(self.path, *self._sizes)
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Turn a failure of the disk into an error with a remedy; a later process continues the download."""
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(
+                f"{self.path} cannot be written ({why}): free some space, or join with another --home"
+            ) from None

@@ -72,11 +72,7 @@ class Cache:
     def move(self, digest: str, download: FileDownload) -> None:
         """Move a file that was downloaded to the disk to its place; StorageError when that fails."""
         self._right.discard(digest)
-        path = self.places[digest]
-        try:
-            download.move(path)
-        except OSError as error:
-            raise StorageError(f"{path} cannot be written ({error.strerror or error}): free some space") from None
+        download.move(self.places[digest])
         self._take(digest, download.blob.num_bytes)
 
     def adopt(self, blob: Blob, folder: Path) -> bool:

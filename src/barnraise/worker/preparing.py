@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnraise.core.errors import RunFailedError
 from barnraise.core.processes import limited_memory
 from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
     from barnraise.worker.moments import Moments  # it imports torch
 
 
-PART_EXTRA = 1 << 20
-"""Bytes of a frozen part beside its parameters, at most: their names and shapes."""
+PART_EXTRA = 1 << 24
+"""Bytes of all frozen parts beside their parameters, at most: names and shapes."""
+
+LEND_DISK = "lend more (--max-disk), or join with a larger machine"
+"""The owner's remedy where the run's files are more than the lent disk takes."""
 
 NET_BYTES, THREAD_BYTES = 256 << 20, 16 << 20
 """Memory beyond the lent amount at which the process fails rather than take more: for the allocator and the transport,
@@ -81,10 +85,17 @@ class Ready:
 async def _get_base(shell: Shell, manifest: Manifest) -> None:
     """Get the frozen parts of the model: from the worker's cache, its owner's copy, or the controller."""
     options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
-    for part in manifest.exchange.frozen:
+    frozen, lent = manifest.exchange.frozen, options.means.lent().disk_bytes or math.inf
+    whole = sum(part.blob.num_bytes for part in frozen)
+    if whole > lent:
+        raise RunFailedError(
+            f"the run's base model has {bytes_text(whole)}, but {bytes_text(int(lent))} are lent for files; {LEND_DISK}"
+        )
+    left = FLOAT * await in_training(partial(model_size, manifest.model)) + PART_EXTRA if frozen else 0
+    for part in frozen:
         blob, place = part.blob, options.cache / part.name
-        largest = FLOAT * await in_training(partial(model_size, manifest.model)) + PART_EXTRA
-        require_size(f"frozen part {part.name}", blob, largest)
+        require_size(f"frozen part {part.name}", blob, left)
+        left -= blob.num_bytes
         fetcher.cache.place(blob.digest, place)
         if await in_training(partial(fetcher.cache.holds, blob)):
             continue

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnraise.core.errors import WireError
+from barnraise.core.errors import StorageError, WireError
 from barnraise.core.types import Blob
 from barnraise.wire.downloads import WrongDigestError
 from barnraise.wire.file_downloads import FileDownload
@@ -90,3 +90,8 @@ def test_a_chunk_that_was_not_asked_for(tmp_path: Path) -> None:
         download(tmp_path / "part").add(0, CONTENT[:CHUNK], 0.0)
     with pytest.raises(WireError, match="at most 10"):
         FileDownload(BLOB, tmp_path / "other", limit=10)
+
+
+def test_a_folder_that_is_not_there_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be written"):
+        download(tmp_path / "none" / "part")

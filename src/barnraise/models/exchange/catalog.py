@@ -16,13 +16,11 @@ class Traits:
     """The traits of a kind of exchange.
 
     `leaves`: from a model's config and the kind's options, the names and shapes of the trained parameters, in the order
-    in which they fill the vector. `inside`: they are parameters of the model itself, and none beside it. `extra`: the
-    optional packages that it needs, as the name of an extra.
+    in which they fill the vector. `inside`: they are parameters of the model itself, and none beside it.
     """
 
     leaves: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[tuple[str, tuple[int, ...]]]]
     inside: bool = True
-    extra: str = ""
 
 
 def _every_parameter(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterable[tuple[str, tuple[int, ...]]]:
@@ -57,7 +55,7 @@ CATALOG = Catalog(
             "barnraise.models.exchange.lora_module:LoraExchange",
             "low-rank adapters beside linear layers",
             options=lora.OPTIONS,
-            declares=Traits(lora.leaves, inside=False, extra="adapters"),
+            declares=Traits(lora.leaves, inside=False),
         ),
     ],
 )
