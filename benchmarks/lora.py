@@ -145,7 +145,7 @@ def peak(folder: str, config: dict[str, Any], base: str, steps: int) -> dict[str
     ids = torch.randint(0, config["vocab_size"], (1, CONTEXT), generator=torch.Generator().manual_seed(1)).numpy()
     began, losses = time.perf_counter(), list[float]()
     for _ in range(steps):
-        loss = trainer.step((ids, ids), 1e-3)
+        loss = trainer.step({"input_ids": ids, "labels": ids}, 1e-3)
         assert loss is not None
         losses.append(loss)
     seconds = (time.perf_counter() - began) / steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,20 @@ from barnraise.data.shards import labels, row_lengths
 Rows = np.ndarray[Any, Any]
 """Token ids [any, length]."""
 
-Batch = tuple[Rows, Rows]
-"""Token ids and labels (-100: no target), int64 [batch, length]."""
+Batch = dict[str, Rows]
+"""Arrays by name, each [rows, ...]; of text `input_ids` and `labels` (-100: no target), int64 [rows, length]."""
+
+MakeBatch = Callable[[Rows, Format, np.random.Generator], Batch]
+"""Makes a batch of rows, with random numbers of its own."""
 
 
-def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
-    """Yield the rows of all `parts`, each [any, length], in random batches, each row once.
+def text_batch(rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
+    """Return the token ids and the labels of `rows`."""
+    return {"input_ids": rows.astype(np.int64), "labels": labels(rows, form)}
+
+
+def batches(parts: Sequence[Rows], order: Batches, form: Format, make: MakeBatch = text_batch) -> Iterator[Batch]:
+    """Yield the rows of all `parts`, each [any, length], in random batches, each row once, as `make` makes them.
 
     Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
     lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
@@ -33,10 +41,9 @@ def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Bat
         places = places[np.argsort(lengths[places], kind="stable")]
         chosen = (places[begin : begin + size] for begin in range(0, len(places), size))
         found += [(alike, few, lengths[few].max()) for few in chosen]
-    for number in rng.permutation(len(found)):
+    for place, number in enumerate(rng.permutation(len(found))):
         alike, few, longest = found[number]
-        batch = _taken(alike, few, longest)
-        yield batch.astype(np.int64), labels(batch, form)
+        yield make(_taken(alike, few, longest), form, np.random.default_rng((order.seed, place)))
 
 
 def _taken(parts: Sequence[Rows], places: Rows, length: int) -> Rows:

@@ -260,7 +260,8 @@ class WorkerExecutor:
 
     def batches(self, task: Train) -> Iterator[Batch]:
         """Yield the batches of the task's steps."""
-        skip, whole = task.batches.skip, batches(self._rows(task), task.batches, self.dataset.meta)
+        make, skip = self.trainer.problem.batch, task.batches.skip
+        whole = batches(self._rows(task), task.batches, self.dataset.meta, make)
         return islice(whole, skip, skip + task.local_steps)
 
     def scale(self, steps: int) -> float:
@@ -293,8 +294,7 @@ class WorkerExecutor:
         most_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
         num_rows = 1
         while True:
-            rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
-            batch = (rows, rows)
+            batch = self.trainer.problem.trial_batch(meta, num_rows, length)
             took = min(self._seconds_of_step(batch) for _ in range(2))  # the first of its size takes longer
             if num_rows >= most_rows or took > seconds / 8:
                 break
@@ -304,7 +304,7 @@ class WorkerExecutor:
             self.trainer.step(batch, 0.0)
             steps += 1
         self.trainer.optimizer.state.clear()  # moments of random rows are useless
-        rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
+        rate = steps * num_rows * length / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
     def _seconds_of_step(self, batch: Batch) -> float:
