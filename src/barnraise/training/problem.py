@@ -5,9 +5,6 @@ Everything else of a run knows rows, batches and a loss only through it. The cau
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,13 +14,6 @@ from barnraise.data.meta import Format
 
 Tensors = dict[str, Tensor]
 """The arrays of a batch as tensors on the module's device; the first axis of each is the rows."""
-
-
-def problem_of(config: Mapping[str, Any]) -> Problem:
-    """Return the problem of a model's resolved config."""
-    from barnraise.training.causal_lm import CausalLM
-
-    return CausalLM()
 
 
 class Problem:

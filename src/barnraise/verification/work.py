@@ -28,7 +28,7 @@ from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged
 from barnraise.models.build import build_exchanged
-from barnraise.training.problem import problem_of
+from barnraise.training.problems import problem_of
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.verification.check import Check
 from barnraise.verification.subject import LedgerRow

@@ -64,7 +64,7 @@ def build_executor(
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build_exchanged
-    from barnraise.training.problem import problem_of
+    from barnraise.training.problems import problem_of
 
     torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, which slows arithmetic by 20%

@@ -20,7 +20,7 @@ from barnraise.data.batches import Batch, Rows
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import CPU, held_out_loss, num_rows, row_losses, tensors
-from barnraise.training.problem import problem_of
+from barnraise.training.problems import problem_of
 
 BATCH_ROWS = 16
 
