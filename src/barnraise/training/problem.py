@@ -1,6 +1,6 @@
-"""What is trained: the interface of a problem, which a package of your own may bring.
+"""The interface of a problem: the batches and the loss by which a model is trained.
 
-Everything else of a run knows rows, batches and a loss only through it. The causal language model is the default.
+A package of your own may bring a problem. Everything else of a run knows rows, batches and a loss only through it. The causal language model is the default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tensors = dict[str, Tensor]
 
 
 class Problem:
-    """What is trained: its batches and its loss."""
+    """The thing that is trained: its batches and its loss."""
 
     def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
         """Return the arrays that `loss` needs of these rows.
