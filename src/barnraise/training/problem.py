@@ -1,6 +1,7 @@
 """The interface of a problem: the batches and the loss by which a model is trained.
 
-A package of your own may bring a problem. Everything else of a run knows rows, batches and a loss only through it. The causal language model is the default.
+A package of your own may bring a problem. Everything else of a run knows rows, batches and a loss only through it. The
+causal language model is the default.
 """
 
 from __future__ import annotations
