@@ -1,0 +1,14 @@
+"""The problem of a run, from its model's config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnraise.training.causal_lm import CausalLM
+from barnraise.training.problem import Problem
+
+
+def problem_of(config: Mapping[str, Any]) -> Problem:
+    """Return the problem of a model's resolved config."""
+    return CausalLM()
