@@ -22,7 +22,7 @@ from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
@@ -212,7 +212,7 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
     if not (plan.stateless and plan.run_file.trust.audits):
         return
     model = described(plan)
-    layers = lookup(model["model_type"]).get(model, "num_layers") or 1
+    layers = architecture_of(model).get(model, "num_layers") or 1
     if training.local_steps * layers > LONGEST:
         text = (
             f"is {training.local_steps}, in a model of {layers} layers: local steps amplify rounding, so that audits "
