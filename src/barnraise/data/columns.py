@@ -32,11 +32,11 @@ Arrays = Mapping[str, npt.NDArray[Any]] | Rows
 Side = Annotated[int, msgspec.Meta(ge=1, le=MAX_CONTEXT)] | Literal["length"]
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class RowColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A column of the rows: one number for each row, or an array of `shape`, whose sides may be the row's length.
 
     Numbers of the type `token` are ids of the vocabulary; their size follows from it. With `below` each number lies in
-    [0, below): a label among so many classes. A file holds `bool` as bits, the lowest of a byte first.
+    [0, below): a label among `below` classes. A file holds `bool` as bits, the lowest of a byte first.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
@@ -62,16 +62,16 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return np.dtype(token if self.dtype == "token" else self.dtype).newbyteorder("<")
 
 
-TEXT = (Column(name=TOKENS, dtype="token", shape=(LENGTH,)),)
+TEXT = (RowColumn(name=TOKENS, dtype="token", shape=(LENGTH,)),)
 """The columns of rows of which nothing else is said."""
 
 
-def loaded_type(columns: Sequence[Column], length: int, token: TokenType) -> np.dtype[Any]:
+def loaded_type(columns: Sequence[RowColumn], length: int, token: TokenType) -> np.dtype[Any]:
     """Return the type of a row of `length` in memory."""
     return np.dtype([(column.name, column.numbers(token), column.sides(length)) for column in columns])
 
 
-def stored_type(columns: Sequence[Column], length: int, token: TokenType) -> np.dtype[Any]:
+def stored_type(columns: Sequence[RowColumn], length: int, token: TokenType) -> np.dtype[Any]:
     """Return the type of a row of `length` in a file: as in memory, but booleans are bits."""
     return np.dtype(
         [
@@ -83,7 +83,7 @@ def stored_type(columns: Sequence[Column], length: int, token: TokenType) -> np.
     )
 
 
-def loaded(stored: Rows, columns: Sequence[Column], length: int, token: TokenType) -> Rows:
+def loaded(stored: Rows, columns: Sequence[RowColumn], length: int, token: TokenType) -> Rows:
     """Return rows of a file as they are in memory: a view where no column has bits, otherwise a copy."""
     if all(column.dtype != "bool" for column in columns):
         return stored
@@ -98,7 +98,7 @@ def loaded(stored: Rows, columns: Sequence[Column], length: int, token: TokenTyp
     return rows
 
 
-def stored(rows: Rows, columns: Sequence[Column], length: int, token: TokenType) -> Rows:
+def stored(rows: Rows, columns: Sequence[RowColumn], length: int, token: TokenType) -> Rows:
     """Return rows as they lie in a file: the same array where no column has bits, otherwise a copy."""
     if all(column.dtype != "bool" for column in columns):
         return rows
@@ -111,7 +111,7 @@ def stored(rows: Rows, columns: Sequence[Column], length: int, token: TokenType)
     return found
 
 
-def filled(arrays: Arrays, columns: Sequence[Column], length: int, vocab_size: int, token: TokenType) -> Rows:
+def filled(arrays: Arrays, columns: Sequence[RowColumn], length: int, vocab_size: int, token: TokenType) -> Rows:
     """Return `arrays`, one for each column by name, as rows; DataError when a name, shape or number does not fit."""
     rows = np.empty(len(arrays[columns[0].name]), loaded_type(columns, length, token))
     for column in columns:
@@ -130,13 +130,13 @@ def filled(arrays: Arrays, columns: Sequence[Column], length: int, vocab_size: i
     return rows
 
 
-def check_limits(rows: Rows, columns: Sequence[Column], vocab_size: int) -> None:
+def check_limits(rows: Rows, columns: Sequence[RowColumn], vocab_size: int) -> None:
     """Raise DataError where a number of `rows` is outside its column's limits."""
     for column in columns:
         _check_limits(rows[column.name], column, vocab_size)
 
 
-def _check_limits(numbers: npt.NDArray[Any], column: Column, vocab_size: int) -> None:
+def _check_limits(numbers: npt.NDArray[Any], column: RowColumn, vocab_size: int) -> None:
     limit = vocab_size if column.dtype == "token" else column.below
     if limit is UNSET or not numbers.size:
         return

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError
 from barnraise.core.types import Count, Digest
-from barnraise.data.columns import MAX_CONTEXT, MOST_COLUMNS, TEXT, Column, TokenType, stored_type
+from barnraise.data.columns import MAX_CONTEXT, MOST_COLUMNS, TEXT, RowColumn, TokenType, stored_type
 from barnraise.data.lengths import MOST_LENGTHS
 
 META, HELD_OUT = "meta.json", "held_out.bin"
@@ -55,7 +55,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bos_id: TokenId | None = None
     eos_id: TokenId | None = None
     targets: Targets | None = None
-    columns: Annotated[tuple[Column, ...], msgspec.Meta(min_length=1, max_length=MOST_COLUMNS)] | UnsetType = UNSET
+    columns: Annotated[tuple[RowColumn, ...], msgspec.Meta(min_length=1, max_length=MOST_COLUMNS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.columns is UNSET and self.context < 2:
@@ -76,7 +76,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise DataError(f"special token {token} is outside the vocabulary of {self.vocab_size}")
 
     @property
-    def fields(self) -> tuple[Column, ...]:
+    def fields(self) -> tuple[RowColumn, ...]:
         """Return the columns of a row, those of text included."""
         return TEXT if self.columns is UNSET else self.columns
 

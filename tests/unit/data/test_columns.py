@@ -13,7 +13,7 @@ from barnraise.core.errors import DataError
 from barnraise.core.types import Batches
 from barnraise.data import shards
 from barnraise.data.batches import batches
-from barnraise.data.columns import MOST_COLUMNS, Column
+from barnraise.data.columns import MOST_COLUMNS, RowColumn
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset, Format, Meta
 
@@ -23,10 +23,10 @@ PICTURES = Format(
     context=1,
     vocab_size=1,
     columns=(
-        Column(name="pixels", dtype="uint8", shape=(5, 3)),
-        Column(name="mask", dtype="bool", shape=(5, 3)),
-        Column(name="label", dtype="int64", below=10),
-        Column(name="weight", dtype="float32"),
+        RowColumn(name="pixels", dtype="uint8", shape=(5, 3)),
+        RowColumn(name="mask", dtype="bool", shape=(5, 3)),
+        RowColumn(name="label", dtype="int64", below=10),
+        RowColumn(name="weight", dtype="float32"),
     ),
 )
 CHATS = Format(
@@ -35,8 +35,8 @@ CHATS = Format(
     context=13,
     vocab_size=300,
     columns=(
-        Column(name="tokens", dtype="token", shape=("length",)),
-        Column(name="trained", dtype="bool", shape=("length",)),
+        RowColumn(name="tokens", dtype="token", shape=("length",)),
+        RowColumn(name="trained", dtype="bool", shape=("length",)),
     ),
 )
 
