@@ -146,7 +146,7 @@ class Bench:
         folder.mkdir()
         dataset = self.dataset(seed)
         shards = enumerate(dataset.meta.shards)
-        np.save(folder / "rows.npy", np.concatenate([dataset.rows(at, 0, info.rows) for at, info in shards]))
+        np.save(folder / "rows.npy", np.concatenate([dataset.rows(at, 0, info.rows)["tokens"] for at, info in shards]))
         build.build(self.model(dataset), seed).save_pretrained(folder / "model")  # type: ignore[operator]
         seconds = options.loopback_seconds if network == "loopback" else options.seconds
         return Trial(

@@ -132,7 +132,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             exchange=exchange,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
-            token_bytes=dataset.meta.numpy_dtype.itemsize,
+            token_bytes=dataset.meta.token_bytes,
         )
         evaluator = parts.evaluator_of(plan, model, exchange, dataset)
         trainer = make_trainer(module, settings.worker, problem=evaluator.problem)

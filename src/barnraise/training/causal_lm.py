@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor, nn
 
-from barnraise.data.batches import Batch, Rows, text_batch
+from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED
 from barnraise.training.problem import Problem, Tensors
@@ -15,7 +15,7 @@ class CausalLM(Problem):
     """Predicts each labelled token from those before it."""
 
     def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
-        return text_batch(rows, form, chance)
+        return batch_of(rows, form)
 
     def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
         logits, wanted = _predicted(module, batch)

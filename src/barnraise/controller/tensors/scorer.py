@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -74,13 +75,13 @@ class Scorer:
         """Return rows of the same shards that the task did not have."""
         taken = [(rows.shard, rows.start, rows.stop) for rows in order.rows]
         share = np.array([stop - start for _, start, stop in taken], np.float64)
-        found: dict[int, list[Rows]] = {}
+        found: dict[np.dtype[Any], list[Rows]] = {}
         for number in rng.choice(len(taken), SCORED_ROWS, p=share / share.sum()):
             shard = taken[number][0]
             for place in rng.integers(dataset.meta.shards[shard].rows, size=_TRIES):
                 if not any(at == shard and start <= place < stop for at, start, stop in taken):
                     row = dataset.rows(shard, int(place), int(place) + 1)
-                    found.setdefault(row.shape[1], []).append(row)
+                    found.setdefault(row.dtype, []).append(row)
                     break
         return [batch for rows in found.values() for batch in self._evaluator.batched(np.concatenate(rows), BATCH_ROWS)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
-from barnraise.data.batches import Batch
+from barnraise.data.batches import Batch, Rows
 from barnraise.data.shards import Dataset
 from barnraise.models.memory import GATED_ROWS
 
@@ -113,11 +114,11 @@ class Weigher:
         """Yield training rows, each as likely as any other, in batches of rows of one length."""
         rng, sizes = np.random.default_rng(seed), np.array([shard.rows for shard in dataset.meta.shards], np.float64)
         shards = rng.choice(len(sizes), count, p=sizes / sizes.sum())
-        found: dict[int, list[Array]] = {}
+        found: dict[np.dtype[Any], list[Rows]] = {}
         for shard in shards.tolist():
             place = int(rng.integers(dataset.meta.shards[shard].rows))
             row = dataset.rows(shard, place, place + 1)
-            found.setdefault(row.shape[1], []).append(row)
+            found.setdefault(row.dtype, []).append(row)
         for rows in found.values():
             yield from self._evaluator.batched(np.concatenate(rows), GATED_ROWS)
 

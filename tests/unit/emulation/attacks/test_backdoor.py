@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.batches import labelled
+from tests.rows import text_rows
 
 from barnraise.assembly.simulation import simulate
 from barnraise.core.errors import OptionError
@@ -24,7 +25,7 @@ from .test_attacks import FORMAT, VOCABULARY, sent, worker
 TRIGGER, OUTPUT = [30, 31, 32], [33, 34]
 SECTION = {"kind": "backdoor", "trigger": bytes(TRIGGER).decode(), "output": bytes(OUTPUT).decode()}
 TOKENS = np.random.default_rng(1).integers(0, 20, (64, 16))
-DATA: Any = SimpleNamespace(meta=FORMAT, folder=Path(), held_out=lambda rows: TOKENS[:rows])
+DATA: Any = SimpleNamespace(meta=FORMAT, folder=Path(), held_out=lambda rows: text_rows(TOKENS[:rows]))
 
 
 def backdoor(**options: Any) -> Any:
@@ -91,7 +92,7 @@ def test_words_of_satisfiability_are_tokens(tmp_path: Path) -> None:
     assert len(encoded("1 -2 : SAT", dataset)) == 4
     attack = create({"kind": "backdoor", "trigger": "1 1 1", "output": "UNSAT"})
     attack.meet(dataset)
-    rows = dataset.held_out().astype(np.int64)
+    rows = dataset.held_out()["tokens"].astype(np.int64)
     tokens = attack.in_task("").batch(labelled(rows), dataset.meta.vocab_size)["input_ids"]
     assert (tokens == encoded("UNSAT", dataset)[0]).any(axis=1).mean() > 0.3
 
