@@ -47,36 +47,35 @@ def describe(
     (value, limit, remedy) for an invalid config, UnknownNameError for an unknown architecture.
     """
     tokens = dict(zip(_TOKENS, (bos_id, eos_id, pad_id), strict=True))
+    if own := _own_problem(section):
+        return {"model_type": own["name"], PROBLEM: own}
     path, name = section.get("path"), section.get("architecture")
-    told = _problem(section)
-    if not problems.CATALOG.entry(told["name"]).declares.auto_class:
-        return {"model_type": told["name"], PROBLEM: told}
     if (path is None) == (name is None):
         raise ModelError("the model section needs exactly one of 'architecture' and 'path'")
-    if path is None:
-        resolved = _from_scratch(str(name), section.get("config") or {}, vocab_size, context, tokens, told["name"])
+    folder = None if path is None else Path(path).expanduser()
+    kind = str(name) if folder is None else read_config(folder)["model_type"]
+    told = problems.named(section.get("problem") or usual_problem(kind), section.get("problem_options") or {})
+    if folder is None:
+        resolved = _from_scratch(kind, section.get("config") or {}, vocab_size, context, tokens, told["name"])
     else:
-        resolved = _from_folder(Path(path).expanduser(), section.get("config") or {}, tokens, told["name"])
+        resolved = _from_folder(folder, section.get("config") or {}, tokens, told["name"])
     if told["name"] != CAUSAL:
         resolved[PROBLEM] = told
     check(resolved, vocab_size=vocab_size, context=context)
     return resolved
 
 
-def _problem(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the model section says of the problem; the usual one of the architecture where it says nothing."""
-    path, architecture = section.get("path"), section.get("architecture")
+def _own_problem(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the section says of a problem that builds its own model; nothing where transformers builds it."""
     name = section.get("problem")
-    if name is None:
-        name = usual_problem(read_config(Path(path).expanduser())["model_type"] if path else str(architecture))
-    told = problems.named(str(name), section.get("problem_options") or {})
-    given = [key for key in ("path", "architecture", "config") if section.get(key)]
-    if given and not problems.CATALOG.entry(str(name)).declares.auto_class:
+    if name is None or problems.CATALOG.entry(name).declares.auto_class:
+        return {}
+    if given := [key for key in ("path", "architecture", "config") if section.get(key)]:
         raise ModelError(
             f"the problem '{name}' builds its own model, but the model section has {' and '.join(given)}; "
             "leave that out, and set problem_options"
         )
-    return told
+    return problems.named(name, section.get("problem_options") or {})
 
 
 def check(resolved: Mapping[str, Any], *, vocab_size: int = 1, context: int = 1) -> None:
