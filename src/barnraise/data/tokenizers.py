@@ -20,7 +20,7 @@ from barnraise.data.shards import Dataset
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 _BESIDE = (_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 _OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
-_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
+_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>", "[SEP]")
 
 TokenIds = npt.NDArray[np.uint32]
 
@@ -36,6 +36,7 @@ class Tokenizer(Protocol):
     pad_id: int | None
     bos_id: int | None
     eos_id: int
+    mask_id: int | None
 
     def encode(self, text: str) -> list[int]:
         """Encode `text` as ids, without special tokens."""
@@ -66,6 +67,7 @@ class ByteTokenizer:
     eos_id = 256
     pad_id: int | None = 257
     bos_id: int | None = None
+    mask_id: int | None = None
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -124,7 +126,7 @@ class HuggingFaceTokenizer:
         eos = config.get("eos_token") or next((text for text in _COMMON_EOS if text in vocab), "")
         if eos not in vocab:
             raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
-        self.eos_id = vocab[eos]
+        self.eos_id, self.mask_id = vocab[eos], vocab.get(config.get("mask_token", ""))
         named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))
         self._backend.add_special_tokens([text for text in named if text in vocab])
         self._backend.encode_special_tokens = True  # special tokens in a text are text: only this class ends documents

@@ -29,7 +29,7 @@ def build(config: Mapping[str, Any]) -> Any:
         module = problem.build()
     except BarnraiseError:
         raise
-    except Exception as error:  # of a class of someone else's
+    except Exception as error:  # a user's class may raise any exception
         raise ModelError(f"the problem '{name}' cannot build its module: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise ModelError(f"the problem '{name}' builds {type(module).__name__}, but must build a torch.nn.Module")

@@ -140,7 +140,7 @@ def made(config: Mapping[str, Any]) -> Any:
         return CATALOG.create(told["name"], **told.get("options", {}))
     except BarnraiseError:
         raise
-    except Exception as error:  # of a package of someone else's
+    except Exception as error:  # a user's package may raise any exception
         raise ModelError(f"the problem '{told['name']}' cannot be made: {type(error).__name__}: {error}") from error
 
 
@@ -183,7 +183,7 @@ def _options(name: str, found: type) -> Iterator[Option]:
 def _loaded(point: metadata.EntryPoint) -> Any:
     try:
         return point.load()
-    except Exception as error:  # of a package of someone else's
+    except Exception as error:  # a user's package may raise any exception
         raise ModelError(f"{GROUP}: '{point.name}' of {point.value} cannot be loaded: {error}") from error
 
 
@@ -242,7 +242,7 @@ def _of_file(name: str, place: str) -> Entry:
         return entry_of_class(name, getattr(loaded, kind), path.name, _digest(path))
     except BarnraiseError:
         raise
-    except Exception as error:  # of a file of someone else's
+    except Exception as error:  # a user's file may raise any exception
         raise ModelError(f"{file} cannot be loaded: {type(error).__name__}: {error}") from error
 
 

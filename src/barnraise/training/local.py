@@ -21,7 +21,7 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training.catalog import FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.inner import inner_optimizer
-from barnraise.training.problem import Problem, Tensors
+from barnraise.training.problem import Problem, Tensors, careful
 
 CPU = torch.device("cpu")
 
@@ -187,10 +187,11 @@ class LocalTrainer:
         total, weight = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         for first in range(0, rows, few):
             some = {name: array[first : first + few] for name, array in batch.items()}
-            with self._autocast():
-                loss, count = self.problem.loss(self.module, tensors(some, self.device))
-            torch.autograd.backward(loss / count if few == rows else loss)
-            total, weight = total + loss.detach(), weight + count
+            with careful(self.problem):
+                with self._autocast():
+                    loss, count = self.problem.loss(self.module, tensors(some, self.device))
+                torch.autograd.backward(loss / count if few == rows else loss)
+            total, weight = total + loss.detach().float(), weight + count
         if few < rows:
             self.flat.gradient.div_(weight)
         return float(total / weight)
@@ -275,7 +276,7 @@ def row_losses(problem: Problem, module: nn.Module, batches: Iterable[Batch]) ->
     """Return the mean loss of each row of all batches, concatenated: float32 [rows]."""
     found = []
     for batch in batches:
-        with _same_chance():
+        with careful(problem), _same_chance():
             found.append(problem.row_losses(module, tensors(batch, CPU)))
     return torch.cat(found).numpy()
 
@@ -297,7 +298,7 @@ def held_out_losses(
     module.eval()
     try:
         for batch in batches:
-            with _same_chance():
+            with careful(problem), _same_chance():
                 total, weight = problem.loss(module, tensors(batch, torch.device(device)))
             count = int(weight)
             yield (float(total / weight) if count else 0.0), count

@@ -68,8 +68,10 @@ def build_executor(
 
     torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, which slows arithmetic by 20%
+    problem = problem_of(manifest.model)
+    problem.require(meta)
     module = build_exchanged(manifest.model, exchange_of(manifest, settings), options.cache)
-    trainer = make_trainer(module, settings, options.means, tokens, problem_of(manifest.model))
+    trainer = make_trainer(module, settings, options.means, tokens, problem)
     return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
 

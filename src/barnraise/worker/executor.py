@@ -21,7 +21,7 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.compression.feedback import gathered
-from barnraise.core.errors import PayloadError
+from barnraise.core.errors import PayloadError, ProblemError
 from barnraise.core.ranges import fault
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew
@@ -41,6 +41,7 @@ from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange, moments_behind
 from barnraise.training.local import LocalTrainer
+from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.past import Past, Perturbed, Versions
@@ -144,7 +145,12 @@ class WorkerExecutor:
             course.take_in(task, step)
             return not self.cut.is_set()
 
-        steps, loss = self._steps(self.trainer, task, after_step)
+        try:
+            steps, loss = self._steps(self.trainer, task, after_step)
+        except ProblemError:
+            course.end()
+            course.failed(0)
+            raise
         start, end = course.end()
         if not steps or not _finite(end):
             course.failed(steps)
@@ -185,7 +191,7 @@ class WorkerExecutor:
         memory, not finite) has 0 steps: another node's task is no failure of this worker's.
         """
         began, trainer, told, found = time.monotonic(), self.trainer.anew(), task.transcript, None
-        with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
+        with contextlib.suppress(PayloadError, ProblemError, torch.OutOfMemoryError):
             versions: Versions = Past(self.published, task.base, task.back, fetched)
             if task.perturbation:
                 versions = Perturbed(versions, task.perturbation, task.id)
@@ -262,7 +268,7 @@ class WorkerExecutor:
         """Yield the batches of the task's steps."""
         make, skip = self.trainer.problem.batch, task.batches.skip
         whole = batches(self._rows(task), task.batches, self.dataset.meta, make)
-        return islice(whole, skip, skip + task.local_steps)
+        return cautious(self.trainer.problem, islice(whole, skip, skip + task.local_steps))
 
     def scale(self, steps: int) -> float:
         """Return the scale of an update of `steps` steps (Wang et al. 2020, "FedNova", with tau_eff fixed).

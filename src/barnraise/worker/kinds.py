@@ -77,9 +77,13 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
 
 def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) -> Iterator[Batch]:
     """Yield a batch of held-out rows, which are those from `first` on, in parts that begin at `places`."""
+    from barnraise.training.problem import careful
+
     chance = np.random.default_rng(first + places.start)
     rows = held_out[places.start : places.stop]
-    batch = executor.trainer.problem.batch(rows, executor.dataset.meta, chance)
+    problem = executor.trainer.problem
+    with careful(problem):
+        batch = problem.batch(rows, executor.dataset.meta, chance)
     for place in places:
         begin = place - places.start
         yield {name: array[begin : begin + places.step] for name, array in batch.items()}

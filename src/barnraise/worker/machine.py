@@ -201,7 +201,12 @@ class Worker:
     # Results
 
     def _failed(self, event: TaskFailed, now: float) -> list[Action]:
-        """Record that there is no result; the Hello says so."""
+        """Record that there is no result; the Hello says so.
+
+        An exception in the code of a problem is told with its reason, and says nothing of this machine.
+        """
+        if event.reason:
+            return self.tasks.raised(event.reason, now)
         self.tasks.failed()
         if self.tasks.failures == MOST_FAILURES:
             return self._leave_requested(LeaveRequested(NOT_FINITE), now)

@@ -383,6 +383,18 @@ class Tasks:
         self.incoming.ended()
         self.failures += 1
 
+    def raised(self, reason: str, now: float) -> list[Action]:
+        """Give the running task back, in which the code of its problem raised."""
+        running, self.running = self.running, None
+        assert running is not None
+        self.incoming.ended()
+        told = (
+            []
+            if running.dropped or not self.contact.greeted
+            else [self.contact.send(Decline(running.task.id, reason), now)]
+        )
+        return [*told, *self._bring_up_to_date(now)]
+
     def leave(self) -> list[Action]:
         """Accept no more tasks; the running one ends after the current step."""
         self.leaving, self.waiting = True, None

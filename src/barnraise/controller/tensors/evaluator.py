@@ -5,6 +5,7 @@ The only part of a controller that builds the model (transformers).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Step
+from barnraise.core.errors import ProblemError
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
 from barnraise.data.batches import Batch, Rows
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import CPU, held_out_loss, num_rows, row_losses, tensors
+from barnraise.training.problem import careful
 from barnraise.training.problems import problem_of
 
 BATCH_ROWS = 16
@@ -31,7 +34,15 @@ class Evaluator:
     The model is built at the first use.
     """
 
-    def __init__(self, model: Mapping[str, Any], exchange: Exchange, dataset: Dataset, rows: int) -> None:
+    def __init__(
+        self,
+        model: Mapping[str, Any],
+        exchange: Exchange,
+        dataset: Dataset,
+        rows: int,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._warn = warn
         self.model, self.exchange, self.dataset, self.rows = model, exchange, dataset, rows
         self.problem = problem_of(model)
         self._flat: Any = None
@@ -73,7 +84,9 @@ class Evaluator:
     def batched(self, rows: Rows, size: int) -> Iterator[Batch]:
         """Yield batches of `size` of these rows of one length."""
         for start in range(0, len(rows), size):
-            yield self.problem.batch(rows[start : start + size], self.dataset.meta, np.random.default_rng(start))
+            with careful(self.problem):
+                batch = self.problem.batch(rows[start : start + size], self.dataset.meta, np.random.default_rng(start))
+            yield batch
 
     def row_losses(self, module: Any, batches: Sequence[Batch]) -> Array:
         """Return the loss of each row of the batches: float32 [rows]."""
@@ -87,8 +100,9 @@ class Evaluator:
         self._flat.gradient.zero_()
         count, found = sum(map(num_rows, batches)), []
         for batch in batches:
-            losses = self.problem.row_losses(module, tensors(batch, CPU))
-            torch.autograd.backward(losses.sum() / count)
+            with careful(self.problem):
+                losses = self.problem.row_losses(module, tensors(batch, CPU))
+                torch.autograd.backward(losses.sum() / count)
             found.append(losses.detach())
         return torch.cat(found).numpy()
 
@@ -99,6 +113,13 @@ class Evaluator:
         return found
 
     def loss(self, module: Any) -> float:
-        """Return the mean loss of the model on the held-out rows; of text in nats a token."""
+        """Return the mean loss of the model on the held-out rows, of text in nats a token.
+
+        NaN, and a warning, where the problem's code raises.
+        """
         held_out = self.dataset.held_out(self.rows)
-        return held_out_loss(self.problem, module, self.batched(held_out, BATCH_ROWS))
+        try:
+            return held_out_loss(self.problem, module, self.batched(held_out, BATCH_ROWS))
+        except ProblemError as error:
+            self._warn(f"the held-out loss was not measured: {error}")
+            return math.nan
