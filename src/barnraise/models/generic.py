@@ -77,7 +77,7 @@ def _fields(config_class: Any) -> set[str]:
 
 
 @functools.cache
-def _model_types(problem: str) -> list[str]:
+def _model_types(problem: str = CAUSAL) -> list[str]:
     """Return the model types that transformers has a model for the problem for, read from its source: no import."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:

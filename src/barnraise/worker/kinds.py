@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from barnraise.core.errors import PayloadError
+from barnraise.core.errors import PayloadError, ProblemError
 from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
 from barnraise.wire.frames import Buffer
 
@@ -90,3 +90,11 @@ def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) ->
 
 
 RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate, Audit: _audit}
+
+
+def result_of(executor: TaskExecutor, task: Task, fetched: Fetched, on_step: OnStep) -> tuple[AnyResult | None, str]:
+    """Carry the task out, and return its result; without one, the reason where the code of the problem raised."""
+    try:
+        return RUN[type(task)](executor, task, fetched, on_step), ""
+    except ProblemError as error:
+        return None, str(error)

@@ -350,11 +350,10 @@ class WorkerRuntime:
         def carry_out() -> ev.Event:
             before = self.executor.trainer.skipped
             result, raised = result_of(self.executor, task, fetched, on_step)
-            if skipped := self.executor.trainer.skipped - before:
-                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
-                self._loop.call_soon_threadsafe(self.say, text)
-            if raised:
-                self._loop.call_soon_threadsafe(self.say, f"task {task.id}: {raised}")
+            skipped = self.executor.trainer.skipped - before
+            told = f"{skipped} of {task.steps} steps skipped, their gradients are not finite" if skipped else raised
+            if told:
+                self._loop.call_soon_threadsafe(self.say, f"task {task.id}: {told}")
             if result is None:
                 return ev.TaskFailed(task.id, self._outside(raised))
             return ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options))

@@ -376,24 +376,12 @@ class Tasks:
             return next_ones
         return self.outgoing.add(result, now) + next_ones
 
-    def failed(self) -> None:
-        """Record that the running task has no result."""
+    def failed(self, counts: bool = True) -> None:
+        """Record that the running task has no result, which `counts` as a failure of this worker."""
         assert self.running is not None
         self.running = None
         self.incoming.ended()
-        self.failures += 1
-
-    def raised(self, reason: str, now: float) -> list[Action]:
-        """Give the running task back, in which the code of its problem raised."""
-        running, self.running = self.running, None
-        assert running is not None
-        self.incoming.ended()
-        told = (
-            []
-            if running.dropped or not self.contact.greeted
-            else [self.contact.send(Decline(running.task.id, reason), now)]
-        )
-        return [*told, *self._bring_up_to_date(now)]
+        self.failures += counts
 
     def leave(self) -> list[Action]:
         """Accept no more tasks; the running one ends after the current step."""
