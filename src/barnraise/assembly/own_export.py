@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from barnraise.core.errors import InputError, ProblemError, StorageError
@@ -59,7 +60,7 @@ def export_own(
         dataset = Dataset.open(run.data)
         rows = dataset.held_out()
         batches = (
-            problem.batch(rows[start : start + ROWS], dataset.meta, torch_chance(start))
+            problem.batch(rows[start : start + ROWS], dataset.meta, np.random.default_rng(start))
             for start in range(0, len(rows), ROWS)
         )
         arrays = ({name: torch.from_numpy(array) for name, array in batch.items()} for batch in batches)

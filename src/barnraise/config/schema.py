@@ -68,8 +68,8 @@ class Model(Section):
     )
     problem: ProblemName | None = Field(
         default=None,
-        description="What the model learns. When not given, it is what the architecture is usually trained on. One of an "
-        "installed package or of a file builds its own model: then architecture, config and path are left out.",
+        description="What the model learns. When not given, it is what the architecture is usually trained on. One "
+        "of an installed package or of a file builds its own model: then architecture, config and path are left out.",
     )
     problem_options: Options = Field(default_factory=dict, description="Options of the problem.")
 
