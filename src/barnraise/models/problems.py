@@ -20,14 +20,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from barnraise.core.errors import BarnraiseError, ModelError, OptionError
+from barnraise.core.errors import BarnraiseError, ModelError, OptionError, UnknownNameError
 from barnraise.core.registry import Catalog, Entry, Option
 
 GROUP = "barnraise.problems"
 """The group of entry points: the name of a problem, and its class."""
 
 FILES = "BARNRAISE_PROBLEMS"
-"""The environment variable that names problems in files: NAME=FILE.py:CLASS, several with the path separator."""
+"""The environment variable that names problems in files: NAME=FILE.py:CLASS, several with commas."""
 
 PROBLEM = "problem"
 """The key of a model's config that names its problem; the causal language model without it."""
@@ -115,7 +115,7 @@ def entry_of(config: Mapping[str, Any]) -> Entry:
         raise ModelError(f"the problem of the model is {str(told)[:80]}; make it with `describe`") from None
     try:
         entry = CATALOG.entry(name)
-    except BarnraiseError as error:
+    except UnknownNameError as error:
         if package:
             raise ModelError(f"the problem '{name}' is not installed here; {_remedy(name, package, version)}") from None
         raise ModelError(f"{error}; install the version of barnraise that the run's host has") from None
@@ -210,7 +210,7 @@ def register(found: Any) -> tuple[str, dict[str, Any]]:
         raise ModelError(f"the class {kind.__name__} is in no file; put it into one, from which workers load it")
     path = Path(source).resolve()
     others = [f"{known}={place}" for known, place in _in_files() if known != name]
-    os.environ[FILES] = os.pathsep.join([f"{name}={path}:{kind.__qualname__}", *others])
+    os.environ[FILES] = ",".join([f"{name}={path}:{kind.__qualname__}", *others])
     CATALOG.entries[name] = entry_of_class(name, kind, path.name, _digest(path))
     is_instance = dataclasses.is_dataclass(found) and not isinstance(found, type)
     given = dataclasses.asdict(found) if is_instance else {}
@@ -219,7 +219,7 @@ def register(found: Any) -> tuple[str, dict[str, Any]]:
 
 def _in_files() -> Iterator[tuple[str, str]]:
     """Yield the name and the place of each problem that the environment names."""
-    for item in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
+    for item in filter(None, os.environ.get(FILES, "").split(",")):
         name, sign, place = item.partition("=")
         if not (name and sign and ":" in place):
             raise ModelError(f"{FILES} has {item!r}, but is a list of NAME=FILE.py:CLASS")

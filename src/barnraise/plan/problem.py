@@ -8,13 +8,18 @@ from barnraise.config.data_sections import RowsData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
-from barnraise.models.problems import CATALOG
+from barnraise.models.problems import CATALOG, CAUSAL, MASKED, SEQ2SEQ
+
+
+def builds_own(run_file: RunFile) -> bool:
+    """Return whether the run's problem is of a package or a file, and builds its own model."""
+    return run_file.model.problem not in (None, CAUSAL, MASKED, SEQ2SEQ)
 
 
 def own_problem(run_file: RunFile) -> str:
-    """Return the name of the run's problem where that builds its own model; empty otherwise."""
+    """Return the name of the run's problem where that builds its own model; UnknownNameError when there is none."""
     name = run_file.model.problem
-    return name if name is not None and not CATALOG.entry(name).declares.auto_class else ""
+    return CATALOG.entry(name).name if name is not None and builds_own(run_file) else ""
 
 
 def problem_problems(run_file: RunFile) -> Iterator[Problem]:
