@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.chats import CHATML, TOKENIZERS, chat_tokenizer, conversation, unmarked
 
 from barnraise.core.errors import DataError
 from barnraise.data import chats, tokenizers
 from barnraise.data.chat_template import ChatTemplate
 from barnraise.data.examples import Example, Origin
 from barnraise.data.rendering import ExampleError, Renderer
-from tests.chats import CHATML, TOKENIZERS, chat_tokenizer, conversation, unmarked
 
 HELLO = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "well met"}]
 PLAIN = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}"
