@@ -137,7 +137,7 @@ def _trained(name: str) -> str:
 
 
 def chat_tokenizer(name: str, folder: Path, template: str | None = None) -> Any:
-    """Save the tokenizer of that name in `folder`, with its template or another one; return it as transformers has it."""
+    """Save the tokenizer of that name in `folder`, with its template or another; return it as transformers has it."""
     from transformers import PreTrainedTokenizerFast
 
     own = TOKENIZERS[name][1]

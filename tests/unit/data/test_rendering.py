@@ -134,11 +134,9 @@ def test_an_example_without_an_answer_is_refused(
 
 
 def test_a_tokenizer_without_a_template_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match="the tokenizer bytes has no chat template; name a file with one as data.chat_temp"
-    ):
+    with pytest.raises(DataError, match="the tokenizer bytes has no chat template; name a file with one"):
         chats.template_of(tokenizers.load("bytes"), "bytes")
-    with pytest.raises(DataError, match="no chat template at .*none"):
+    with pytest.raises(DataError, match=r"no chat template at .*none"):
         chats.template_of(tokenizers.load("bytes"), "bytes", tmp_path / "none")
     (tmp_path / "bad").write_text("{% if %}")
     with pytest.raises(DataError, match="the chat template is no Jinja template: Expected an expression"):
