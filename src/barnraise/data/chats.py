@@ -59,7 +59,7 @@ class ChatForm:
 
 @dataclass
 class PackedCounts:
-    """What became of the examples of one side: how many were cut or left out, and how full the rows are."""
+    """The number of examples of one side, of those cut or left out, and of the rows that they fill."""
 
     examples: int = 0
     truncated: int = 0

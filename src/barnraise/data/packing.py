@@ -24,7 +24,7 @@ PACKED_COLUMNS = (*COLUMNS, RowColumn(name=BEGINS, dtype="bool", shape=(LENGTH,)
 """The columns of rows with several examples: also where each example, and the padding behind the last, begins."""
 
 ROWS_AT_ONCE = 512
-"""Examples that fill about so many rows are placed together, the longest first."""
+"""Rows that the examples placed together would fill, about; the longest example is placed first."""
 
 OPEN_ROWS = 256
 """Rows with the most room that stay open for the examples that follow."""
@@ -56,7 +56,7 @@ def pack(examples: Iterable[EncodedExample], context: int, pad: int) -> Iterator
     Examples are gathered and placed by best fit, the longest first: each goes into the row that it fills most. The same
     examples give the same rows. An example has at most `context` tokens.
     """
-    rows = _Rows(context)
+    rows = _OpenRows(context)
     gathered: list[EncodedExample] = []
     size = 0
     for example in examples:
@@ -85,7 +85,7 @@ def separate(examples: Iterable[EncodedExample], context: int, pad: int) -> Iter
         yield _without_begins(_arrays(gathered, context, pad))
 
 
-class _Rows:
+class _OpenRows:
     """The open rows, by the room that they have."""
 
     def __init__(self, context: int) -> None:
@@ -109,7 +109,7 @@ class _Rows:
             insort(self._by_room, (row.room, number))
 
     def full(self, keep: int, most: int | None = None) -> list[_OpenRow]:
-        """Take out the rows with the least room, at `most` so many, until `keep` are left."""
+        """Take out the rows with the least room until `keep` are left, at most `most` rows."""
         count = max(0, len(self._by_room) - keep)
         taken = self._by_room[: count if most is None else min(most, count)]
         del self._by_room[: len(taken)]

@@ -1,7 +1,7 @@
 """Examples as a model reads them: token ids, and which of them are learnt.
 
 A conversation passes through the tokenizer's chat template. A prompt with its completion is one text after the other.
-What ends an answer is learnt with it: the template's end of turn, or else the tokenizer's end of text.
+The end of an answer is learnt with it: the template's end of turn, or else the tokenizer's end of text.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Tokenizer(Protocol):
     pad_id: int | None
     bos_id: int | None
     eos_id: int
-    leading_id: int | None  # what it puts before each text: its bos_id, or nothing
+    leading_id: int | None  # the token before each text: its bos_id, or none
 
     def encode(self, text: str) -> list[int]:
         """Encode `text` as ids, without special tokens."""
