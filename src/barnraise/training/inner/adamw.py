@@ -33,7 +33,7 @@ class Ranges:
         self._views = list[Views]()
 
     def over(self, *vectors: Tensor) -> Ranges:
-        """Step over `vectors` from here on: parameters, gradient, first and second moments."""
+        """Take further steps over `vectors`: parameters, gradient, first and second moments."""
         self._views = []
         for decays in (True, False):
             places = [place for place, decayed in self.ranges if decayed == decays]

@@ -16,7 +16,7 @@ from .adamw import Ranges
 from .base import SignedOptimizer, decay_ranges, shortened
 
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
-"""Of the polynomial that moves singular values between 0 and 1 to about 1 in five steps: from 0.7 to 1.2."""
+"""Coefficients of the polynomial that moves singular values between 0 and 1 to about 1 in five steps: from 0.7 to 1.2."""
 
 STEPS = 5
 
@@ -98,13 +98,13 @@ class Muon(SignedOptimizer):
     def momentum_of(self, direction: Tensor, like: Tensor) -> Tensor:
         """Return the momentum whose orthogonalised matrices have the mean D, where the direction is 0.2 sqrt(max) D.
 
-        Let the gradients of a matrix with n rows and c >= n columns be M plus normal noise. What is orthogonalised is
-        X = M + t Z, where the elements of Z have a deviation of 1. Where noise prevails, X X^T is close to t^2 c I (the
+        Let the gradients of a matrix with n rows and c >= n columns be M plus normal noise. The orthogonalised matrix
+        is that of X = M + t Z, where the elements of Z have a deviation of 1. Where noise prevails, X X^T is close to t^2 c I (the
         more so the larger c / n), and so
 
-            O = (X X^T)^(-1/2) X = (M + t Z) / (t sqrt(c)),
+            O = (X X^T)^(-1/2) X = (M + t Z) / (t sqrt(c)).
 
-        whose mean over steps and workers is D = M / (t sqrt(c)). The norm of t Z is t sqrt(n c), so M = D |t Z| /
+        The mean of O over steps and workers is D = M / (t sqrt(c)). The norm of t Z is t sqrt(n c), so M = D |t Z| /
         sqrt(n). For square matrices the response is 8 / (3 pi) = 0.85 of that: by Stein's lemma it is the mean of the
         noise's singular values over the root of their mean square. The deviation of X is larger than that of m, by
 
