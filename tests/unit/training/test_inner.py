@@ -292,7 +292,7 @@ def test_a_stateless_task_begins_into_the_fleets_direction_and_not_further_than_
     optimizer.step(1e-3)
     moved = flat.vector - start
     assert float(nn.functional.cosine_similarity(moved, direction, dim=0)) < -0.0 or name == "sgd"
-    if name not in ("sgd", "adamw_8bit"):  # whose momentum is a sum; and has codes
+    if name not in ("sgd", "adamw_8bit"):  # momentum that is a sum, or has codes
         momentum = optimizer.moments[optimizer.moment_names[0]]
         assert float(momentum.norm()) < 1.2 * (optimizer.noise + 1.0 - optimizer.decay) * float(gradient.norm())
 

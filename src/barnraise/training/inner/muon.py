@@ -16,7 +16,7 @@ from .adamw import Ranges
 from .base import SignedOptimizer, decay_ranges, shortened
 
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
-"""Coefficients of the polynomial that moves singular values between 0 and 1 to about 1 in five steps: from 0.7 to 1.2."""
+"""Coefficients of the polynomial that moves singular values between 0 and 1 to 0.7 to 1.2 in five steps."""
 
 STEPS = 5
 
@@ -99,8 +99,8 @@ class Muon(SignedOptimizer):
         """Return the momentum whose orthogonalised matrices have the mean D, where the direction is 0.2 sqrt(max) D.
 
         Let the gradients of a matrix with n rows and c >= n columns be M plus normal noise. The orthogonalised matrix
-        is that of X = M + t Z, where the elements of Z have a deviation of 1. Where noise prevails, X X^T is close to t^2 c I (the
-        more so the larger c / n), and so
+        is that of X = M + t Z, where the elements of Z have a deviation of 1. Where noise prevails, X X^T is close to
+        t^2 c I (the more so the larger c / n), and so
 
             O = (X X^T)^(-1/2) X = (M + t Z) / (t sqrt(c)).
 
