@@ -26,6 +26,7 @@ A side's name says what it does, in parts:
     diloco_int4_h30_e2.4     DiLoCo (Nesterov outside, rounds that wait) whose exchanges take 4 bits both ways
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._tuned                auto_tune: steps and densities from these on, as the links allow
+    ..._host                 the controller is behind such a link too
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
 
@@ -82,6 +83,7 @@ class Side:
     steps: int = 30
     batch: int = 4
     excess: float | None = None
+    hosted: bool = False
     training: dict[str, Any] = field(default_factory=dict)
     controller: dict[str, Any] = field(default_factory=lambda: dict(MODES["sync"]))
 
@@ -95,7 +97,9 @@ class Side:
     def take(self, part: str) -> None:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned")):
+        if (not number) != (
+            word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned", "host")
+        ):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
@@ -123,6 +127,8 @@ class Side:
                 self.training["version_momentum"] = int(number) / 100
             case "tuned":
                 self.training["auto_tune"] = True
+            case "host":
+                self.hosted = True
             case "lerp":
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":
@@ -199,7 +205,7 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
     tokens = round(options.tokens * 1e6 * (side.excess or options.excess))
     if side.controller.get("buffer_size") == "all":
         side.controller["buffer_size"] = side.workers
-    content = {
+    content: dict[str, Any] = {
         "run": {"name": "miles", "seed": seed},
         "model": MODEL,
         "data": {"kind": "text", "files": files(options.data), "context": 128},
@@ -223,8 +229,11 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
         | ADAMW
         | side.training,
     }
-    slow = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
+    text = f"{options.mbit:g}mbit/{options.delay_ms:g}ms"
+    slow = parse(text)
     link = slow if side.workers > 1 else parse("10gbit/0ms")  # alone there is nothing to wait for
+    if side.hosted:
+        content["network"] = {"controller_link": text}
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
     skipped = order * GOLDEN % 1.0
