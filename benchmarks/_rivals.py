@@ -27,6 +27,7 @@ from barnraise.assembly.trial import Trial
 from barnraise.compression import catalog as codecs
 from barnraise.compression.base import Codec
 from barnraise.compression.feedback import ErrorFeedback
+from barnraise.data.batches import batch_of
 from barnraise.plan.resolve import Plan
 from barnraise.training.local import LocalTrainer
 from barnraise.training.schedule import Schedule
@@ -139,10 +140,11 @@ class Worker:
     """One worker of a rival: its own optimizer and parameters, on the module that all share."""
 
     def __init__(self, bench: Bench, recipe: Recipe, rank: int, rate: Callable[[float], float], num_steps: int) -> None:
-        self.trainer = trainer_of(bench, recipe)
+        self.trainer = bench.trainer.anew()
         self.vector = bench.start.clone()
         self.feedback = ErrorFeedback(recipe._codec(), DECAY if recipe.kind == "sparse" else 1.0)
-        self._rows, self._order, self._batch = bench.rows, bench.order(rank, recipe.workers), recipe.batch
+        self._rows, self._form, self._batch = bench.rows, bench.dataset.meta, recipe.batch
+        self._order = bench.order(rank, recipe.workers)
         self._rate, self._num_steps, self.done = rate, num_steps, 0
 
     def train(self, steps: int) -> None:
@@ -150,9 +152,9 @@ class Worker:
         self.trainer.load(self.vector)
         for _ in range(steps):
             places = (self.done * self._batch + np.arange(self._batch)) % len(self._order)
-            tokens = self._rows[self._order[places]].astype(np.int64)
+            batch = batch_of(self._rows[self._order[places]], self._form)
             self.done += 1
-            self.trainer.step((tokens, tokens), self._rate(self.done / self._num_steps))
+            self.trainer.step(batch, self._rate(self.done / self._num_steps))
         self.vector.copy_(self.trainer.flat.vector)
 
     def sent(self, update: Tensor, where: slice = slice(None)) -> Tensor:
@@ -160,10 +162,6 @@ class Worker:
         if where == slice(None):
             return self.feedback.codec.decode(self.feedback.compress(update.clone()))
         return self.feedback.codec.decode(self.feedback.codec.encode(update[where].contiguous()))
-
-
-def trainer_of(bench: Bench, recipe: Recipe) -> LocalTrainer:
-    return bench.trainer.anew()
 
 
 def play(bench: Bench, recipe: Recipe, lone_tokens: float) -> list[Measured]:

@@ -59,7 +59,8 @@ EXCESS = 1.6
 
 SPARSE = {"ratio": 1 / 64}
 LONE = [
-    Recipe("lone", rate, workers=1, batch=batch, average=0.1) for rate, batch in ((0.006, 4), (0.01, 4), (0.006, 8))
+    Recipe("lone", rate, workers=1, batch=batch, average=0.1)
+    for rate, batch in ((0.003, 4), (0.006, 4), (0.01, 4), (0.006, 8))
 ]
 RIVALS: dict[str, list[Recipe]] = {
     "SparseLoCo": [Recipe("sparse", 0.008, steps, 2.0, codec="sparse_loco", options=SPARSE) for steps in (5, 15, 50)],
@@ -81,7 +82,7 @@ OURS: dict[str, dict[float, list[str]]] = {
         30.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h3", "loco32-loco16_overlap_h2"],
         100.0: ["loco16-loco8_overlap_h4", "loco32-loco16_overlap_h3", "loco8-loco8_overlap_h5"],
         300.0: ["loco32-loco16_overlap_h6", "loco64-loco32_overlap_h4", "loco64-loco64_overlap_h3"],
-        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6", "loco32-loco32_overlap_h12"],
+        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6", "loco32-loco16_overlap_h10_batch8"],
     },
     HOSTED: {ratio: ["loco64-loco16_overlap_h3_momentum100_tuned_host@0.008"] for ratio in (100.0, 10.0)},
 }
