@@ -44,7 +44,7 @@ KEEP = 0.5
 ALIGNED, SHRINKING, TURNING, TRUST = 0.3, 1.0, 0.5, 1.0
 """HeLoCo's thresholds and strengths (c_ok, k_s, k_d, kappa); ours, as the paper tunes them for each run."""
 
-POINTS = 12
+POINTS = 10
 """Evaluations of a run."""
 
 

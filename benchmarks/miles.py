@@ -210,7 +210,7 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
         "model": MODEL,
         "data": {"kind": "text", "files": files(options.data), "context": 128},
         "controller": {
-            "evaluations": 24,
+            "evaluations": options.evaluations,
             "evaluation_rows": 256,
             "checkpoint_seconds": 1e6,
             "sync_window": 1e6,
@@ -342,6 +342,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=4_444.0, help="tokens a second of a worker; 4444: 16M an hour")
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
+    parser.add_argument("--evaluations", type=int, default=24, help="of the held-out loss, over a run")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="trials at a time")
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")

@@ -34,7 +34,7 @@ from typing import Any
 import miles
 import torch
 from _races import DATA, At, Known, files, reached
-from _rivals import Bench, Recipe, play
+from _rivals import POINTS, Bench, Recipe, play
 from peers.common import ADAMW
 
 from barnraise.config import load
@@ -151,7 +151,7 @@ class Campaign:
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
         side, _, rate = name.partition("@")
-        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=EXCESS)
+        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=EXCESS, evaluations=POINTS)
         link.tokens, link.data = self.options.tokens, self.options.data
         found = miles.play(side, float(rate), seed, order, link)
         return Trained([(one.seconds * RATE / STEP_TOKENS, one.tokens, one.loss) for one in found.points()])
@@ -337,7 +337,7 @@ def picture(found: list[Row], folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=float, default=0.5, help="of the lone worker, millions")
+    parser.add_argument("--tokens", type=float, default=4.0, help="of the lone worker, millions")
     parser.add_argument("--data", choices=DATA, default="modules")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--orders", type=int, default=1, help="orders of the rows for each seed")
