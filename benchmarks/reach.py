@@ -223,7 +223,7 @@ def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     return choices(side, ratio)[min(shares)[1]] if shares else None
 
 
-SIDES = [AUTO, *RIVALS, HAND, HOSTED]
+SIDES = [AUTO, "SparseLoCo", "DiLoCo int4", HAND, "Streaming DiLoCo int4", "HeLoCo int4", "DiLoCo float32", HOSTED]
 
 
 def train(campaign: Campaign, seeds: int, orders: int) -> None:

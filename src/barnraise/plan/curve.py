@@ -22,8 +22,11 @@ from barnraise.plan.speed import cpu_flops
 ASSUMED_BYTES = 1.25e6
 """Bytes a second of a link that the run file does not describe: 10 Mbit/s."""
 
-CURVE: tuple[tuple[float, float], ...] = ((1.0, 0.3), (1000.0, 1.0))
-"""R, and the time of four equal workers to a lone worker's loss over its time (`python benchmarks/reach.py`)."""
+CURVE: tuple[tuple[float, float], ...] = ((5.2, 0.305), (52.0, 0.44))
+"""R, and the time of four equal workers to a lone worker's loss over its time, where it trains on 4M tokens.
+
+`python benchmarks/miles.py --tokens 4` and the same with `--rate 44440` print them (docs/research/benchmarks.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class Reach:
         )
         if self.share is None:
             return f"{where}; the curve ends at R {CURVE[-1][0]:,.0f}: more tokens a step or adapters lower R"
-        return f"{where}; four equal workers behind it take {self.share:.0%} of the time of one"
+        return (
+            f"{where}; four equal workers, tuned for slow links, take {self.share:.0%} of a lone one's time to its loss"
+        )
 
 
 def flops_text(flops: float) -> str:
