@@ -4,7 +4,7 @@ A rival's workers take equally long steps, so its losses by tokens do not depend
 afterwards. R = FLOP/s / (bandwidth in bytes/s * tokens a step): a step of B tokens takes 6 N B / FLOP/s seconds, and N
 values of b bytes take N b / bandwidth, which are b R / 6 steps. N cancels.
 
-What is charged is in favour of the rivals: no latency, no headers of messages, no time to encode, and exchanges without
+The charges favour the rivals: no latency, no headers of messages, no time to encode, and exchanges without
 a server: a ring of n workers moves 2 (n - 1) / n payloads each way, a gather of sparse payloads n - 1 of them down.
 """
 
@@ -33,7 +33,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.training.schedule import Schedule
 
 OUTER_RATE, MOMENTUM = 0.7, 0.9
-"""Of the Nesterov step outside (Douillard et al. 2023)."""
+"""Rate and momentum of the Nesterov step outside (Douillard et al. 2023)."""
 
 DECAY = 0.95
 """Share of SparseLoCo's residual that survives a round (Sarfi et al. 2025)."""

@@ -30,7 +30,7 @@ CURVE: tuple[tuple[float, float], ...] = ((5.2, 0.305), (52.0, 0.44))
 
 
 @dataclass(frozen=True)
-class Reach:
+class LinkRatio:
     """The R of a run's slowest link: FLOP/s of a worker, bytes a second (`given` by the run file), tokens a step.
 
     `exchanged` is the share of a step's parameters that an exchange carries, by their cost.
@@ -44,7 +44,7 @@ class Reach:
 
     @property
     def ratio(self) -> float:
-        """Return R."""
+        """Return R of the worker and its link."""
         return self.exchanged * self.flops / (self.bandwidth * self.step_tokens)
 
     @property
@@ -102,8 +102,8 @@ def along(curve: Sequence[tuple[float, float]], ratio: float) -> float | None:
     return None
 
 
-def reach(plan: Plan, parameters: int, exchanged: int) -> Reach | None:
-    """Return the reach of the worker whose link is the slowest for it; None where no machine's speed is known.
+def link_ratio(plan: Plan, parameters: int, exchanged: int) -> LinkRatio | None:
+    """Return the ratio of the worker whose link is the slowest for it; None where no machine's speed is known.
 
     `parameters` are the model's, `exchanged` those that travel. Measures this machine's speed where it counts.
     """
@@ -111,14 +111,14 @@ def reach(plan: Plan, parameters: int, exchanged: int) -> Reach | None:
     workers: list[WorkerSection | None] = [*run_file.workers] or [None]
     tokens = run_file.training.batch_size * mean_row(run_file)
     part = exchanged / parameters * (1.0 if exchanged == parameters else 1.5)  # frozen: 4 operations, not 6
-    here, found = _here(plan), list[Reach]()
+    here, found = _here(plan), list[LinkRatio]()
     for index, worker in enumerate(workers):
         flops = (worker and worker.flops_per_second) or here
         if flops is None:
             return None
         link = live_link(run_file, index, worker)
         rate = (worker and worker.bandwidth_bytes_per_second) or (link and link.throughput(link.up))
-        found.append(Reach(flops, rate or ASSUMED_BYTES, bool(rate), tokens, part))
+        found.append(LinkRatio(flops, rate or ASSUMED_BYTES, bool(rate), tokens, part))
     return max(found, key=lambda one: one.ratio)
 
 
