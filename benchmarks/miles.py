@@ -26,6 +26,7 @@ A side's name says what it does, in parts:
     diloco_int4_h30_e2.4     DiLoCo (Nesterov outside, rounds that wait) whose exchanges take 4 bits both ways
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._tuned                auto_tune: steps and densities from these on, as the links allow
+    ..._muon                 Muon for the hidden matrices, at AdamW's rate
     ..._host                 the controller is behind such a link too
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
@@ -98,7 +99,7 @@ class Side:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
         if (not number) != (
-            word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned", "host")
+            word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned", "host", "muon")
         ):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
@@ -127,6 +128,8 @@ class Side:
                 self.training["version_momentum"] = int(number) / 100
             case "tuned":
                 self.training["auto_tune"] = True
+            case "muon":
+                self.training["inner_optimizer"] = "muon"
             case "host":
                 self.hosted = True
             case "lerp":

@@ -52,41 +52,52 @@ RATIOS = (100.0, 10.0, 1000.0, 1.0, 30.0, 300.0, 3.0)
 """R in the order in which they are worth their time."""
 
 COARSE = 4
-"""The first of `RATIOS` that all seeds have before the others are begun."""
-
-EXCESS = 1.6
-"""Tokens of four of our workers over the lone one's, as elsewhere; rivals' are in their recipes."""
+"""How many of the first of `RATIOS` all seeds have before the others are begun."""
 
 SPARSE = {"ratio": 1 / 64}
+PEAK = 0.004
+"""The rate of all sides of several workers; a lone one's is looked for."""
+
 LONE = [
     Recipe("lone", rate, workers=1, batch=batch, average=0.1)
-    for rate, batch in ((0.003, 4), (0.006, 4), (0.01, 4), (0.006, 8))
+    for rate, batch in ((0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4), (0.006, 8))
 ]
+LATE = ((10, 1), (30, 5), (130, 43))
+"""Steps of a round of Streaming DiLoCo, and how late a fragment is taken in."""
+
+INT4: dict[str, Any] = {"excess": 2.0, "codec": "int4"}
 RIVALS: dict[str, list[Recipe]] = {
-    "SparseLoCo": [Recipe("sparse", 0.008, steps, 2.0, codec="sparse_loco", options=SPARSE) for steps in (5, 15, 50)],
-    "DiLoCo int4": [Recipe("diloco", 0.004, steps, 2.0, codec="int4") for steps in (10, 30, 100)],
-    "Streaming DiLoCo int4": [
-        Recipe("streaming", 0.004, steps, 2.0, codec="int4", fragments=3, wait=wait)
-        for steps, wait in ((10, 1), (30, 5), (130, 43))
-    ],
-    "HeLoCo int4": [Recipe("heloco", 0.004, steps, 2.0, codec="int4") for steps in (5, 15, 50)],
-    "DiLoCo float32": [Recipe("diloco", 0.004, steps, 2.0) for steps in (10, 30, 100)],
+    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (5, 15)],
+    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (10, 30)],
+    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (10, 30)],
+    "Streaming DiLoCo int4": [Recipe("streaming", PEAK, h, fragments=3, wait=late, **INT4) for h, late in LATE],
+    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (5, 15)],
+    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (10, 30)],
+    "a lone worker with Muon": [Recipe("lone", 0.003, workers=1, average=0.1, inner="muon")],
 }
 AUTO, HAND, HOSTED = "ours, auto", "ours, by hand", "ours, auto, controller behind such a link"
+TUNED = "loco64-loco16_overlap_h3_tuned"
 OURS: dict[str, dict[float, list[str]]] = {
-    AUTO: {ratio: ["loco64-loco16_overlap_h3_momentum100_tuned@0.008"] for ratio in RATIOS},
+    AUTO: {ratio: [TUNED] for ratio in RATIOS},
     HAND: {
-        1.0: ["loco8-loco4_overlap_h3", "loco4-loco4_overlap_h2", "int4_overlap_h3"],
-        3.0: ["loco8-loco4_overlap_h3", "loco4-loco4_overlap_h2", "int4_overlap_h3"],
-        10.0: ["loco8-loco4_overlap_h3", "loco4-loco4_overlap_h3", "loco16-loco8_overlap_h2"],
-        30.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h3", "loco32-loco16_overlap_h2"],
-        100.0: ["loco16-loco8_overlap_h4", "loco32-loco16_overlap_h3", "loco8-loco8_overlap_h5"],
-        300.0: ["loco32-loco16_overlap_h6", "loco64-loco32_overlap_h4", "loco64-loco64_overlap_h3"],
-        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6", "loco32-loco16_overlap_h10_batch8"],
+        1.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
+        3.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
+        10.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h2"],
+        30.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h3"],
+        100.0: ["loco32-loco16_overlap_h3", "loco16-loco8_overlap_h4"],
+        300.0: ["loco64-loco32_overlap_h4", "loco32-loco16_overlap_h6"],
+        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6"],
     },
-    HOSTED: {ratio: ["loco64-loco16_overlap_h3_momentum100_tuned_host@0.008"] for ratio in (100.0, 10.0)},
+    HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
-BY_HAND = "_momentum100@0.008"
+USUAL = f"_momentum100_e2@{PEAK:g}"
+"""Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
+
+SIDES = [
+    AUTO, "SparseLoCo", "DiLoCo int4", "MuLoCo int4", "Streaming DiLoCo int4", HAND, "a lone worker with Muon",
+    "HeLoCo int4", "DiLoCo float32", HOSTED,
+]  # fmt: skip
+"""Sides in the order in which they are trained."""
 
 MACHINES = {"a phone's core": 106e9, "a laptop's GPU": 5e12, "an RTX 4090": 165e12, "an H100": 989e12}
 """Peak FLOP/s: Cortex-X4 at 3.3 GHz with four FMA pipes of 128 bits (float32); a laptop's GPU that does 2 TFLOP/s in
@@ -118,7 +129,7 @@ class Campaign:
     def __init__(self, options: Namespace) -> None:
         self.options, self._known = options, Known(options.results)
         self._bench: Bench | None = None
-        self._opened: tuple[int, int] | None = None
+        self._opened: tuple[int, int, str] | None = None
 
     def rival(self, recipe: Recipe, seed: int = 0, order: int = 0) -> Trained | None:
         """Return the trial of `recipe`, a rival's or a lone worker's."""
@@ -144,32 +155,33 @@ class Campaign:
         return found
 
     def _train(self, recipe: Recipe, seed: int, order: int) -> Trained:
-        bench = self._open(seed, order)
+        bench = self._open(seed, order, recipe.inner)
         curve = play(bench, recipe, 1e6 * self.options.tokens)
         steps = recipe.batch / ROWS  # a step of more rows takes longer
         return Trained([(one.steps * steps, one.tokens, one.loss) for one in curve])
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
         side, _, rate = name.partition("@")
-        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=EXCESS, evaluations=POINTS)
+        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=2.0, evaluations=POINTS)
         link.tokens, link.data = self.options.tokens, self.options.data
         found = miles.play(side, float(rate), seed, order, link)
         return Trained([(one.seconds * RATE / STEP_TOKENS, one.tokens, one.loss) for one in found.points()])
 
-    def _plan(self, seed: int) -> Plan:
+    def _plan(self, seed: int, inner: str) -> Plan:
         content = {
             "run": {"name": "reach", "seed": seed},
             "model": miles.MODEL,
             "data": {"kind": "text", "files": files(self.options.data), "context": CONTEXT},
             "evaluation": {"rows": 256},
-            "training": {"tokens": 1_000_000, "batch_size": ROWS, "local_steps": 1} | ADAMW,
+            "training": {"tokens": 1_000_000, "batch_size": ROWS, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
         }
         return resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
 
-    def _open(self, seed: int, order: int) -> Bench:
-        if self._bench is None or self._opened != (seed, order):
+    def _open(self, seed: int, order: int, inner: str) -> Bench:
+        if self._bench is None or self._opened != (seed, order, inner):
             self.close()
-            self._bench, self._opened = Bench(self._plan(seed), order * miles.GOLDEN % 1.0).__enter__(), (seed, order)
+            self._bench = Bench(self._plan(seed, inner), order * miles.GOLDEN % 1.0).__enter__()
+            self._opened = seed, order, inner
             assert self._bench.start.numel() == PARAMETERS
         return self._bench
 
@@ -214,16 +226,13 @@ def choices(side: str, ratio: float) -> list[Choice]:
     if side in RIVALS:
         return [Choice(side, ratio, recipe) for recipe in RIVALS[side]]
     names = OURS[side].get(ratio, [])
-    return [Choice(side, ratio, name if "@" in name else name + BY_HAND) for name in names]
+    return [Choice(side, ratio, name + USUAL) for name in names]
 
 
 def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     """Return the best trial of a side at one R on the first seed; of those that miss the loss, any."""
     shares = [(share, place) for place, one in enumerate(choices(side, ratio)) if (share := one.share(campaign, 0, 0))]
     return choices(side, ratio)[min(shares)[1]] if shares else None
-
-
-SIDES = [AUTO, "SparseLoCo", "DiLoCo int4", HAND, "Streaming DiLoCo int4", "HeLoCo int4", "DiLoCo float32", HOSTED]
 
 
 def train(campaign: Campaign, seeds: int, orders: int) -> None:
@@ -351,7 +360,7 @@ def main() -> None:
         for side in RIVALS:
             del RIVALS[side][1:]
         del LONE[1:]
-        OURS.pop(HAND), SIDES.remove(HAND)
+        SIDES.remove(HAND)
     torch.set_num_threads(1)
     campaign = Campaign(options)
     try:
