@@ -215,7 +215,7 @@ def updates(
     )
     start = trainer.flat.vector.clone()
     for ids in batches:
-        trainer.step((ids, ids), 1e-3)
+        trainer.step({"input_ids": ids, "labels": ids}, 1e-3)
     return trainer.flat.vector - start
 
 
