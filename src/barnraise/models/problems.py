@@ -170,10 +170,11 @@ def _options(name: str, found: type) -> Iterator[Option]:
         return
     types = typing.get_type_hints(found)
     for field in dataclasses.fields(found):
-        if types[field.name] not in (int, float, str, bool):
+        kind = types[field.name]
+        if kind not in (int, float, str, bool):
             raise OptionError(
-                f"problem '{name}': option '{field.name}' is of the type {field.type}, but options are int, float, "
-                "str or bool"
+                f"problem '{name}': option '{field.name}' is of the type {getattr(kind, '__name__', kind)}, but options are "
+                "int, float, str or bool"
             )
         if field.default is dataclasses.MISSING:
             raise OptionError(f"problem '{name}': option '{field.name}' has no default; give one")
