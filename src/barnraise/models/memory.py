@@ -20,7 +20,7 @@ import psutil
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
 from barnraise.models.config import lookup
-from barnraise.models.exchange.base_model import BASE_BYTES, INT8
+from barnraise.models.exchange.base_model import BASE_TYPES, FLOAT32
 from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.linears import linears
@@ -91,14 +91,17 @@ def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
 
     The trained ones are float32; the others have the type of the exchange's base.
     """
-    size, base = model_size(resolved), exchange.name.options.get("base", "float32")
-    frozen = size - exchange.trained if CATALOG.entry(exchange.name.kind).declares.inside else size
-    if base == INT8:
-        matrices = linears(resolved)
-        small = sum(layer.inputs * layer.outputs for layer in matrices)
-        scales = sum(layer.outputs for layer in matrices)
-        return FLOAT * (exchange.trained + scales) + small + 2 * (frozen - small)
-    return FLOAT * exchange.trained + int(BASE_BYTES[str(base)] * frozen)
+    base = BASE_TYPES[str(exchange.name.options.get("base", FLOAT32))]
+    beside = 0 if CATALOG.entry(exchange.name.kind).declares.inside else FLOAT * exchange.trained
+    if not base.linear:
+        return beside + FLOAT * model_size(resolved)
+    layers = {f"{layer.name}.weight": layer for layer in linears(resolved)}
+    for name, shape in lookup(resolved["model_type"]).shapes(resolved):
+        if layer := layers.get(name):
+            beside += layer.outputs * base.row_bytes(layer.inputs)
+        else:
+            beside += math.prod(shape) * (base.other if len(shape) == 2 else FLOAT)
+    return beside
 
 
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
