@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from barnraise.config.data_sections import ChatData, Fields, FileData
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError, nearest
 from barnraise.core.text import printable
 from barnraise.data.examples import Example, Message, Origin
@@ -69,7 +70,7 @@ class FormError(DataError):
     """A record that makes no example; the message ends with the remedy."""
 
 
-class Reader:
+class FormReader:
     """Makes examples of the records of one file, whose form follows from the names of its fields."""
 
     def __init__(self, data: FileData, fields: Fields, names: Collection[str]) -> None:
@@ -279,7 +280,7 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         try:
             return msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+        except MALFORMED:
             return value
     return value
 

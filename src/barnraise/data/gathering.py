@@ -19,7 +19,7 @@ import numpy.typing as npt
 from barnraise.config.data_sections import FileData, HeldOut
 from barnraise.core.errors import DataError
 from barnraise.data.examples import Example, Origin, hash_of
-from barnraise.data.forms import FormError, Reader
+from barnraise.data.forms import FormError, FormReader
 from barnraise.data.near import NearIndex, sketch
 from barnraise.data.records import RecordFile, Wanted
 from barnraise.data.sources import Source, sources_of
@@ -35,7 +35,7 @@ States = npt.NDArray[np.uint8]
 
 
 @dataclass
-class Counts:
+class ExampleCounts:
     """Numbers of records: read, left out for each reason, held out, and trained on, by source.
 
     `faults` has the first bad ones in words. `epochs` is how often a source's examples are trained on.
@@ -67,7 +67,7 @@ class Counts:
         return f"{read}{mixed}{f'; left out: {left_out}' if left_out else ''}"
 
 
-class Fault(NamedTuple):
+class BadRecord(NamedTuple):
     """A record that makes no example, and why."""
 
     source: Origin
@@ -77,7 +77,7 @@ class Fault(NamedTuple):
         return f"{self.source}: {self.why}"
 
 
-class Place(NamedTuple):
+class FilePart(NamedTuple):
     """A file of a source, and the numbers of its records among those of all files."""
 
     source: Source
@@ -91,9 +91,11 @@ class Examples:
     Equal files and seeds give equal examples in the same order on every machine. `counts` tells what was left out.
     """
 
-    def __init__(self, data: FileData, places: Sequence[Place], states: States, times: npt.NDArray[np.uint16]) -> None:
+    def __init__(
+        self, data: FileData, places: Sequence[FilePart], states: States, times: npt.NDArray[np.uint16]
+    ) -> None:
         """Use `gather`; `times` says how often each record is trained on."""
-        self.counts = Counts()
+        self.counts = ExampleCounts()
         self._data, self._places, self._states, self._times = data, places, states, times
 
     def training(self) -> Iterator[Example]:
@@ -111,7 +113,7 @@ class Examples:
             own = wanted[place.records]
             if own.any():
                 for found, _ in _read(self._data, place.source, place.file, own):
-                    if isinstance(found, Fault):
+                    if isinstance(found, BadRecord):
                         raise DataError(f"{found}: the file has changed while it was read; start again")
                     yield found
 
@@ -136,24 +138,24 @@ def peek(data: FileData, root: Path | str = ".") -> Iterator[Example]:
 
 def _read(
     data: FileData, source: Source, file: RecordFile, wanted: Wanted | None = None
-) -> Iterator[tuple[Example | Fault, Mapping[str, Any]]]:
+) -> Iterator[tuple[Example | BadRecord, Mapping[str, Any]]]:
     """Yield the example of each record, or its fault, and its fields."""
     names = file.columns()
     try:
-        reader = None if names is None else Reader(data, source.fields, names)
+        reader = None if names is None else FormReader(data, source.fields, names)
     except FormError as error:
         raise DataError(f"{file.name} {error}") from error
     columns = None if reader is None else {*reader.columns, *_deciding(data, source)}
     for number, fields, fault in file.read(columns, wanted):
         origin = Origin(file.name, number, file.unit)
         if fields is None:
-            yield Fault(origin, fault), {}
+            yield BadRecord(origin, fault), {}
             continue
         try:
-            reader = reader or Reader(data, source.fields, fields)
+            reader = reader or FormReader(data, source.fields, fields)
             yield reader.example(fields, origin), fields
         except FormError as error:
-            yield Fault(origin, str(error)), fields
+            yield BadRecord(origin, str(error)), fields
 
 
 def _deciding(data: FileData, source: Source) -> list[str]:
@@ -171,8 +173,8 @@ class _Survey:
         self.data, self.sources = data, sources_of(data, root)
         self.choice = data.held_out if isinstance(data.held_out, HeldOut) else HeldOut(share=data.held_out)
         self.key = seed.to_bytes(8, "big")
-        self.counts = Counts()
-        self.places: list[Place] = []
+        self.counts = ExampleCounts()
+        self.places: list[FilePart] = []
         self.hashes, self.draws, self.kept = array("Q"), array("Q"), bytearray()
 
     def examples(self) -> Examples:
@@ -181,7 +183,7 @@ class _Survey:
             for file in source.files:
                 first = len(self.kept)
                 self._survey(source, file)
-                self.places.append(Place(source, file, slice(first, len(self.kept))))
+                self.places.append(FilePart(source, file, slice(first, len(self.kept))))
         hashes, states = np.array(self.hashes, np.uint64), np.array(self.kept, np.uint8)
         if self.choice.share is not None and (states == _TRAINED).any() and not (states == _HELD).any():
             draws = np.array(self.draws, np.uint64)
@@ -204,10 +206,12 @@ class _Survey:
                 content = draw = found.hash(self.key)
                 if missing := [name for name in deciding if fields.get(name) is None]:
                     there = ", ".join(map(str, fields))
-                    found = Fault(found.source, f"has no '{missing[0]}' (there are: {there}); correct data.held_out")
+                    found = BadRecord(
+                        found.source, f"has no '{missing[0]}' (there are: {there}); correct data.held_out"
+                    )
                 elif self.choice.by is not None and deciding:
                     draw = hash_of(msgspec.json.encode(fields[self.choice.by], order="sorted"), self.key)
-            if isinstance(found, Fault):
+            if isinstance(found, BadRecord):
                 self._tolerate(found)
             elif found.text is not None and not found.text.strip():
                 state = _EMPTY
@@ -217,7 +221,7 @@ class _Survey:
             self.hashes.append(content)
             self.draws.append(draw)
 
-    def _tolerate(self, fault: Fault) -> None:
+    def _tolerate(self, fault: BadRecord) -> None:
         """Count a bad record; DataError where it is one too many."""
         self.counts.bad += 1
         self.counts.faults += [str(fault)] if self.counts.bad <= _SHOWN else []

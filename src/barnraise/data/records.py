@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError
 from barnraise.core.text import printable
 from barnraise.data.compressed import BROKEN, arrow, opened
@@ -39,7 +40,7 @@ _SPACE = re.compile(r"[\s,]*")
 _UTF_8 = "`iconv -f latin1 -t utf-8 FILE > NEW` converts it, if it is Latin-1"
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """A record of a file: its line, row or place there, from 1, and its fields, or why there are none."""
 
     number: int
@@ -66,7 +67,7 @@ class RecordFile(NamedTuple):
         with _reading(self):
             return list(_table(self).names)
 
-    def read(self, columns: Collection[str] | None = None, wanted: Wanted | None = None) -> Iterator[Record]:
+    def read(self, columns: Collection[str] | None = None, wanted: Wanted | None = None) -> Iterator[FileRecord]:
         """Yield the records.
 
         Of a table `columns` alone are read, all when None. `wanted` has a truth value for each record: others are
@@ -106,10 +107,10 @@ def _reading(source: RecordFile) -> Iterator[None]:
         raise DataError(f"{source.name} cannot be read as {source.form} ({what}); {remedy}") from error
 
 
-def _lines(source: RecordFile, wanted: Wanted | None) -> Iterator[Record]:
+def _lines(source: RecordFile, wanted: Wanted | None) -> Iterator[FileRecord]:
     lines = ((number, line) for number, line in _numbered(source) if not line.isspace())
     for number, line in lines if wanted is None else itertools.compress(lines, wanted):
-        yield Record(number, *_decoded(line))
+        yield FileRecord(number, *_decoded(line))
 
 
 def _numbered(source: RecordFile) -> Iterator[tuple[int, bytes]]:
@@ -132,7 +133,7 @@ def _decoded(line: bytes) -> tuple[dict[str, Any] | None, str]:
     """Return the record in a line of JSON, or why it is none."""
     try:
         value = _DECODE(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except MALFORMED:
         return _decoded_leniently(line)
     return _checked(value)
 
@@ -164,7 +165,7 @@ def _checked(value: Any, escaped: bool = False) -> tuple[dict[str, Any] | None, 
     return value, ""
 
 
-def _documents(source: RecordFile) -> Iterator[Record]:
+def _documents(source: RecordFile) -> Iterator[FileRecord]:
     """Yield the records of a JSON list, or those that follow each other, with one piece of the file in memory."""
     with opened(source.path) as file:
         text = io.TextIOWrapper(file, "utf-8-sig")
@@ -188,7 +189,7 @@ def _documents(source: RecordFile) -> Iterator[Record]:
                         ) from error
                 else:
                     number += 1
-                    yield Record(number, *_checked(value, escaped=buffer.find("\\u", place, stop) >= 0))
+                    yield FileRecord(number, *_checked(value, escaped=buffer.find("\\u", place, stop) >= 0))
                     place = stop
                     continue
             elif whole:
@@ -201,7 +202,7 @@ def _documents(source: RecordFile) -> Iterator[Record]:
             buffer, place, whole = buffer[place:] + more, 0, not more
 
 
-def _csv(source: RecordFile) -> Iterator[Record]:
+def _csv(source: RecordFile) -> Iterator[FileRecord]:
     csv.field_size_limit(LONGEST)
     lines = _decoded_lines(source)
     first = next(lines, "")
@@ -214,9 +215,9 @@ def _csv(source: RecordFile) -> Iterator[Record]:
         line = rows.line_num + 1
         for row in rows:
             if len(row) == len(header):
-                yield Record(line, dict(zip(header, row, strict=True)))
+                yield FileRecord(line, dict(zip(header, row, strict=True)))
             elif row:
-                yield Record(line, None, f"has {len(row)} values, but the header has {len(header)} names")
+                yield FileRecord(line, None, f"has {len(row)} values, but the header has {len(header)} names")
             line = rows.line_num + 1
     except csv.Error as error:
         raise DataError(f"{source.name}:{line}: is no CSV ({error}); correct its quotes") from error
@@ -230,7 +231,7 @@ def _decoded_lines(source: RecordFile) -> Iterator[str]:
             raise DataError(f"{source.name}:{number}: is not UTF-8 (byte {error.start + 1}); {_UTF_8}") from error
 
 
-def _rows(source: RecordFile, columns: Collection[str] | None, wanted: Wanted | None) -> Iterator[Record]:
+def _rows(source: RecordFile, columns: Collection[str] | None, wanted: Wanted | None) -> Iterator[FileRecord]:
     table = _table(source)
     names = table.names if columns is None else [name for name in table.names if name in columns]
     first = 0
@@ -242,7 +243,7 @@ def _rows(source: RecordFile, columns: Collection[str] | None, wanted: Wanted | 
             if wanted is not None:
                 chosen = wanted[numbers]
                 numbers, rows = numbers[chosen], rows.filter(arrow(source.path).array(chosen))
-            yield from map(Record, (numbers + 1).tolist(), rows.to_pylist())
+            yield from map(FileRecord, (numbers + 1).tolist(), rows.to_pylist())
 
 
 class _Table(NamedTuple):

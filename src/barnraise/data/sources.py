@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from barnraise.config.data_sections import Fields, FileData, HeldOut
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.records import RecordFile, record_file
@@ -126,6 +127,6 @@ def _described(path: Path) -> dict[str, Any]:
     """Return what a file of a `datasets` folder says; DataError where it is damaged."""
     try:
         found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *MALFORMED) as error:
         raise DataError(f"{path} cannot be read ({error}); save the dataset again with save_to_disk") from error
     return found if isinstance(found, dict) else {}

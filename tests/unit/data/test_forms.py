@@ -8,7 +8,7 @@ import pytest
 
 from barnraise.config.data_sections import ChatData, Fields, FileData, InstructData, TextData
 from barnraise.data.examples import Example, Origin
-from barnraise.data.forms import FormError, Reader
+from barnraise.data.forms import FormError, FormReader
 
 HERE = Origin("a.jsonl", 1)
 ASKED = {"role": "user", "content": "2 + 2?"}
@@ -23,7 +23,7 @@ def section(kind: str, **keys: Any) -> FileData:
 
 def example(record: dict[str, Any], kind: str = "chat", **keys: Any) -> Example:
     data = section(kind, **keys)
-    return Reader(data, data.fields, record).example(record, HERE)
+    return FormReader(data, data.fields, record).example(record, HERE)
 
 
 def fault(record: dict[str, Any], kind: str = "chat", **keys: Any) -> str:
@@ -235,7 +235,7 @@ def test_a_record_that_makes_no_example_says_why(kind: str, record: dict[str, An
 
 def test_a_missing_field_of_a_later_record_names_the_nearest_one() -> None:
     data = section("instruct")
-    reader = Reader(data, Fields(), ["prompt", "completion"])
+    reader = FormReader(data, Fields(), ["prompt", "completion"])
     with pytest.raises(
         FormError, match=r"has no field 'completion' \(there are: prompt, completon\); did you mean 'compl"
     ):
@@ -245,4 +245,4 @@ def test_a_missing_field_of_a_later_record_names_the_nearest_one() -> None:
     ):
         reader.example({"instruction": "a", "output": "b"}, HERE)
     with pytest.raises(FormError, match=r"map it: `fields: \{completion: NAME\}`"):
-        Reader(data, Fields(completion="answer"), ["prompt"]).example({"prompt": "a", "reply": "b"}, HERE)
+        FormReader(data, Fields(completion="answer"), ["prompt"]).example({"prompt": "a", "reply": "b"}, HERE)

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import feather, ipc, parquet
 
 from barnraise.core.errors import DataError
-from barnraise.data.records import Record, record_file
+from barnraise.data.records import FileRecord, record_file
 
 RECORDS: list[dict[str, Any]] = [{"text": f'line {n}, "quoted"\nand é 語', "number": n} for n in range(700)]
 
@@ -94,7 +94,7 @@ WRITERS = [
 ]
 
 
-def read(path: Path, **options: Any) -> list[Record]:
+def read(path: Path, **options: Any) -> list[FileRecord]:
     file = record_file(path, path.name)
     assert file is not None
     return list(file.read(**options))
@@ -130,7 +130,7 @@ def test_of_a_table_only_the_named_columns_are_read(tmp_path: Path) -> None:
         file = record_file(tmp_path / name, name)
         assert file is not None
         assert file.columns() == ["text", "number"]
-        assert read(tmp_path / name, columns={"number", "other"})[5] == Record(6, {"number": 5})
+        assert read(tmp_path / name, columns={"number", "other"})[5] == FileRecord(6, {"number": 5})
 
 
 def test_plain_text_and_empty_files_have_no_records(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_a_bad_line_is_a_fault_of_its_own(tmp_path: Path, line: bytes, why: str)
 def test_a_row_of_another_length_is_a_fault_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text,number\n"two\nlines",1\nx,2,3\n\ny,4\n')
     assert read(tmp_path / "a.csv") == [
-        Record(2, {"text": "two\nlines", "number": "1"}),
-        Record(4, None, "has 3 values, but the header has 2 names"),
-        Record(6, {"text": "y", "number": "4"}),
+        FileRecord(2, {"text": "two\nlines", "number": "1"}),
+        FileRecord(4, None, "has 3 values, but the header has 2 names"),
+        FileRecord(6, {"text": "y", "number": "4"}),
     ]
 
 
