@@ -172,11 +172,13 @@ class FormReader:
     def _message(self, message: Mapping[str, Any], name: str, number: int) -> Message:
         role_key = self.names["role"] if self.names["role"] in message else "from"
         key = self.names["content"] if self.names["content"] in message else "value"
+        content, given = message.get(key), message.get(role_key)
+        if len(message) == 2 and type(content) is str and type(given) is str and given in self.roles:
+            return {"role": self.roles[given], "content": content}
         where = f"message {number} of '{name}'"
         if role_key not in message:
             there = _listed(message)
             raise FormError(f"has no role in {where} (there are: {there}); map it: `fields: {{role: NAME}}`")
-        given = message[role_key]
         role = self.roles.get(given) or self.roles.get(given.lower()) if isinstance(given, str) else None
         if role is None:
             shown = f"'{printable(given, 40)}'" if isinstance(given, str) else _kind(given)
@@ -188,7 +190,7 @@ class FormReader:
             for other, value in message.items()
             if other not in (role_key, key) and value is not None
         }
-        content = _words(message.get(key))
+        content = _words(content)
         if content is None:
             if role != "assistant" or not others.get("tool_calls"):
                 if key not in message:

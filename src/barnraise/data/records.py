@@ -68,9 +68,9 @@ class RecordFile(NamedTuple):
             return list(_table(self).names)
 
     def read(self, columns: Collection[str] | None = None, wanted: Wanted | None = None) -> Iterator[FileRecord]:
-        """Yield the records.
+        """Yield the records of the file.
 
-        Of a table `columns` alone are read, all when None. `wanted` has a truth value for each record: others are
+        A table is read in `columns` alone, or in all when None. `wanted` has a truth value for each record: others are
         passed over, which costs little. Raises DataError with the place where the file cannot be read on.
         """
         with _reading(self):
@@ -259,7 +259,7 @@ def _table(source: RecordFile) -> _Table:
         from pyarrow import parquet
 
         file = parquet.ParquetFile(source.path, buffer_size=_PIECE)
-        return _Table(file.schema_arrow.names, lambda names: file.iter_batches(_ROWS, columns=names))
+        return _Table(file.schema_arrow.names, lambda names: file.iter_batches(_ROWS, columns=names, use_threads=False))
     from pyarrow import ipc
 
     mapped = pa.memory_map(str(source.path))

@@ -90,7 +90,7 @@ def _record_files(patterns: Iterable[str], root: Path | str, apart: Iterable[Pat
 def _named(pattern: str, root: Path) -> Iterator[tuple[Path, str, bool]]:
     """Yield the files of a pattern with their names for messages, and whether the pattern names files, not a folder.
 
-    Of a folder they are those of the split `train`, where it has splits.
+    A folder with splits gives those of the split `train`.
     """
     folder = root / Path(pattern).expanduser()
     if (folder / _DICT).is_file():

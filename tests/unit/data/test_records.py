@@ -124,7 +124,7 @@ def test_records_are_counted_by_lines_and_rows(tmp_path: Path) -> None:
     assert (units["a.jsonl"], units["a.csv"], units["a.json"], units["a.parquet"]) == ("line", "line", "record", "row")
 
 
-def test_of_a_table_only_the_named_columns_are_read(tmp_path: Path) -> None:
+def test_a_table_is_read_in_the_named_columns_alone(tmp_path: Path) -> None:
     for name, write in WRITERS[8:11]:
         write(tmp_path / name)
         file = record_file(tmp_path / name, name)

@@ -44,7 +44,7 @@ def test_held_out_files_are_not_trained_on(tmp_path: Path) -> None:
     assert found == {"held_out": ["b/1.jsonl"], "files": ["b/2.jsonl"]}
 
 
-def test_of_a_folder_only_the_train_split_and_only_records_are_read(tmp_path: Path) -> None:
+def test_a_folder_gives_its_train_split_and_only_records(tmp_path: Path) -> None:
     fill(tmp_path, "r/data/train-00000-of-00001.jsonl", "r/data/test-00000-of-00001.jsonl", "r/data/more.jsonl")
     (tmp_path / "r" / "README.md").write_text("# A dataset\n")
     (tmp_path / "r" / "dataset_infos.json").write_text("{}")
