@@ -173,8 +173,8 @@ def _options(name: str, found: type) -> Iterator[Option]:
         kind = types[field.name]
         if kind not in (int, float, str, bool):
             raise OptionError(
-                f"problem '{name}': option '{field.name}' is of the type {getattr(kind, '__name__', kind)}, but options "
-                "are int, float, str or bool"
+                f"problem '{name}': option '{field.name}' is of the type {getattr(kind, '__name__', kind)}, "
+                "but options are int, float, str or bool"
             )
         if field.default is dataclasses.MISSING:
             raise OptionError(f"problem '{name}': option '{field.name}' has no default; give one")

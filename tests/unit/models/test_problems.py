@@ -209,10 +209,8 @@ def test_an_installed_package_brings_a_problem(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_names_are_read_without_torch() -> None:
-    program = (
-        "import sys\nfrom barnraise.models.problems import named\nnamed('masked_lm', {})\n"
-        "assert 'torch' not in sys.modules"
-    )
+    named = "from barnraise.models.problems import named\nnamed('masked_lm', {})\n"
+    program = f"import sys\n{named}assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
