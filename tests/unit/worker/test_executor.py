@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -373,3 +374,101 @@ def test_perturbed_versions_are_changed_by_a_share_of_themselves() -> None:
     assert torch.equal(once, again)
     assert not torch.equal(once, other)
     assert torch.equal(executor.replica, past.at(1)), "and the version stays as it is"
+
+
+@pytest.fixture
+def lane() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_the_next_task_takes_steps_while_the_update_of_the_last_one_waits(lane: ThreadPoolExecutor) -> None:
+    executor, steps = make()
+    executor.encode_on(lane)
+    let = Event()
+    lane.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    taken: list[int] = []
+
+    def on_step(step: int) -> None:
+        taken.append(step)
+        assert not first.done()
+        if step == STEPS:
+            let.set()
+
+    second = executor.train(task(2), on_step)
+    assert taken == list(range(1, STEPS + 1))
+    assert [made.result() is not None for made in (first, second)] == [True, True]
+    torch.testing.assert_close(sent(executor, 1), sum(steps[:STEPS]))
+    torch.testing.assert_close(sent(executor, 2), sum(steps[STEPS : 2 * STEPS]))
+
+
+def test_an_error_of_the_encoder_is_the_tasks(lane: ThreadPoolExecutor) -> None:
+    executor, _ = make()
+    executor.encode_on(lane)
+    executor.path.stages.clear()  # nothing encodes
+    with pytest.raises(AssertionError):
+        executor.train(task(1), lambda step: None).result()
+
+
+def test_an_error_of_an_offset_ends_the_training(lane: ThreadPoolExecutor) -> None:
+    executor, _ = make()
+    executor.encode_on(lane)
+    executor.train(task(1), lambda step: None).result()
+    publish(executor, 1, torch.ones(SIZE), merged=0, share=0.25)
+    executor.course.unmerged[1] = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError, match="opened"):
+        executor.train(task(2), lambda step: lane.submit(int).result() and None)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_task_that_began_where_the_last_one_went_astray_is_dropped_with_it(
+    lane: ThreadPoolExecutor, late: bool
+) -> None:
+    """The next one starts from the version: also when the encoder is so late that both have ended."""
+    executor, steps = make()
+    trainer: Any = executor.trainer
+    executor.replica.fill_(-3e38)
+    executor.published.moved = True
+    steps[1][7] = 3e38
+    steps[2][7] = 3e38
+    executor.encode_on(lane)
+    let = Event()
+    lane.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    second = executor.train(task(2), lambda step: let.set() if step == STEPS or not late else None)
+    assert (first.result(), second.result()) == (None, None)
+    executor.replica.zero_()
+    trainer.steps = iter(steps[:1] * STEPS)
+    assert executor.train(task(3), lambda step: None).result() is not None
+    assert executor.course.unmerged.keys() == {3}
+    assert trainer.forgotten == 1
+    torch.testing.assert_close(sent(executor, 3), STEPS * steps[0])
+
+
+def test_a_measurement_between_two_tasks_does_not_move_the_worker(lane: ThreadPoolExecutor) -> None:
+    executor, steps = make()
+    executor.encode_on(lane)
+    executor.train(task(1), lambda step: None)
+    executor.trainer.load(torch.full((SIZE,), 9.0))
+    executor.train(task(2), lambda step: None).result()
+    torch.testing.assert_close(executor.course.start, sum(steps[: 2 * STEPS]))
+
+
+def test_no_more_vectors_are_kept_than_a_check_counts(lane: ThreadPoolExecutor) -> None:
+    """Residual, start, end, and one more, however many tasks there are."""
+    executor, _ = make("topk")
+    executor.encode_on(lane)
+    made = 0
+
+    def counted(size: int, device: torch.device) -> Tensor:
+        nonlocal made
+        made += 1
+        return torch.empty(size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barnraise.worker.stateful.host_vector", counted)
+        for number in range(1, 6):
+            publish(executor, number, torch.ones(SIZE), merged=number - 2, share=0.25)
+            executor.train(task(number), lambda step: None)
+    assert made <= 4
