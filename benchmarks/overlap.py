@@ -37,9 +37,9 @@ from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.pools import Pools
 
 STEP = 0.02
-STRIPES = 30  # a step moves one of so many parts of the parameters
+STRIPES = 30  # equal parts of the parameters, of which a step moves one
 WARM = 3  # the first task that is timed
-SHARE = 0.25  # of an update in a version
+SHARE = 0.25  # the part that an update has in a version
 
 
 class Sleeper(LocalTrainer):

@@ -54,7 +54,7 @@ class Gate(Executor):
 
 
 class Order(NamedTuple):
-    """What happens after one step: so many pieces of the lane's work, and a version of the oldest sent updates."""
+    """The events after one step: `work` pieces of the queue's work, and perhaps a version of the oldest update."""
 
     work: int
     version: bool

@@ -47,10 +47,10 @@ class Crew:
         return list(self._pool.map(work, items) if self._pool is not None else map(work, items))
 
 
-class Lane:
+class WorkQueue:
     """Carries work out one after the other: at once, or on the thread of a pool after `move_to`.
 
-    >>> Lane().submit(lambda: 5).result()
+    >>> WorkQueue().submit(lambda: 5).result()
     5
     """
 

@@ -1,7 +1,7 @@
 """Execution of a worker's tasks: the model's steps from published parameters, and unanswered updates.
 
 The runtime calls `train` on one thread and `update` on another; they meet only in the replica. A third thread, the
-lane, encodes updates while the next task trains. Elementwise work on these vectors is done in chunks, by as many
+queue, encodes updates while the next task trains. Elementwise work on these vectors is done in chunks, by as many
 threads as torch has.
 """
 
@@ -26,7 +26,7 @@ from barnraise.compression.feedback import gathered
 from barnraise.core.errors import PayloadError
 from barnraise.core.ranges import fault
 from barnraise.core.sketches import sketch
-from barnraise.core.threads import Crew, Lane, finished
+from barnraise.core.threads import Crew, WorkQueue, finished
 from barnraise.core.types import (
     Audit,
     Contribution,
@@ -90,11 +90,13 @@ class WorkerExecutor:
             last=last,
             crew=self._crew,
         )
-        self._exchange, self.lane = exchange, Lane()
+        self._exchange, self.queue = exchange, WorkQueue()
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless
-            else StatefulSession(self.published, trainer, self.path, downlink=downlink, crew=self._crew, lane=self.lane)
+            else StatefulSession(
+                self.published, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
+            )
         )
         self.payloads: dict[int, SentUpdate] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
@@ -120,7 +122,7 @@ class WorkerExecutor:
 
     def encode_on(self, pool: Executor) -> None:
         """Encode updates on this pool of one thread from now on, while the next task trains."""
-        self.lane.move_to(pool)
+        self.queue.move_to(pool)
 
     def flush(self, task: Flush) -> Future[Contribution]:
         """Submit the residual that error feedback holds."""
@@ -131,10 +133,10 @@ class WorkerExecutor:
             codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
             return Contribution.of(task, payload.blob, codec=codec, steps=0, seconds=seconds)
 
-        return self.lane.submit(contribution)
+        return self.queue.submit(contribution)
 
     def train(self, task: Train, on_step: Callable[[int], None]) -> Future[Contribution | None]:
-        """Take the task's local steps, and let the lane encode the change of the parameters.
+        """Take the task's local steps, and let the queue encode the change of the parameters.
 
         `on_step` is called after each step with their number so far. None when no step could be taken, or they led to
         parameters that are not finite: they are dropped, and the next task starts from the published version.
@@ -163,7 +165,7 @@ class WorkerExecutor:
             found = Contribution.of(task, sent.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
             return msgspec.structs.replace(found, transcript=told)
 
-        encoding = course.encoding = self.lane.submit(contribution)
+        encoding = course.encoding = self.queue.submit(contribution)
         course.recover()
         return encoding
 
@@ -240,7 +242,7 @@ class WorkerExecutor:
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
         steps, loss, ends = gone
-        return self.lane.submit(lambda: self._encoded(task, ends, steps)).result(), loss
+        return self.queue.submit(lambda: self._encoded(task, ends, steps)).result(), loss
 
     def _anew(self, task: Train, course: TaskSession, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
         """Return the update of a stateful task, before it is compressed, and its loss."""
@@ -303,7 +305,7 @@ class WorkerExecutor:
                 self.path.settle(payload, accepted)
             self.course.settled(assignment, accepted)
 
-        return self.lane.submit(drop)
+        return self.queue.submit(drop)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """Return `profile` with the machine's training speed, measured for about `seconds` on random rows.

@@ -1,12 +1,12 @@
 """The session of a stateful worker, which trains on while its last update is encoded.
 
-The training thread takes steps, and adds offsets to the parameters. All else that concerns updates happens in one lane,
+The training thread takes steps, and adds offsets to the parameters. All else that concerns updates happens in one queue,
 in the order in which the training thread submits it: the update of each task is encoded, the offset to a new version is
 prepared, an offset that was added is recorded, an answer is settled. So an offset is always made of all updates before
 the running task, as if they had been encoded at once: it only comes some steps later.
 
     training thread:  task 1 | task 2        add offset   | task 3
-    lane:                      encode 1, prepare offset, start of 2 += offset | encode 2
+    queue:                      encode 1, prepare offset, start of 2 += offset | encode 2
 
 An update is the difference of its task's start and end, both copies of the parameters; the end of one is the start of
 the next. Every offset that moves the parameters moves the start of the task that runs then, too, before that task is
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from barnraise.core.ranges import overlap
-from barnraise.core.threads import SERIAL, Crew, Lane, finished, spans
+from barnraise.core.threads import SERIAL, Crew, WorkQueue, finished, spans
 from barnraise.core.types import Train
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, host_vector
@@ -64,12 +64,12 @@ class StatefulSession(TaskSession):
         *,
         downlink: Downlink,
         crew: Crew,
-        lane: Lane,
+        queue: WorkQueue,
     ) -> None:
         super().__init__(published, trainer)
-        self.path, self._downlink, self._crew, self._lane = path, downlink, crew, lane
+        self.path, self._downlink, self._crew, self._queue = path, downlink, crew, queue
         self.start: Tensor | None = None  # where the running task began, or the next one will; None: the version
-        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version so far; the lane's
+        self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version so far; the queue's
         self._free: list[Tensor] = []
         path.free = self._free.append
         self._here: Transfer = DONE  # the copy of the parameters to `start`
@@ -100,12 +100,12 @@ class StatefulSession(TaskSession):
     def take_in(self, task: Train, step: int) -> None:
         if self._prepared is None and self.published.moved:
             start, (vector, copied) = self._running(), self._copy_out()
-            self._prepared = self._lane.submit(lambda: self._offset(start, vector, copied, task))
+            self._prepared = self._queue.submit(lambda: self._offset(start, vector, copied, task))
         if self._prepared is not None and self._prepared.done():
             self._move(task, self._prepared.result())
 
     def end(self) -> Ends:
-        wait([self.encoding])  # one update waits for the lane at most
+        wait([self.encoding])  # one update waits for the queue at most
         start, (self.start, self._here) = self._running(), self._copy_out()
         return Ends(start, self.start, self._here, self.line)
 
@@ -117,7 +117,7 @@ class StatefulSession(TaskSession):
     def recover(self) -> None:
         if not self.astray:
             return
-        self._lane.submit(lambda: None).result()  # all before it is done
+        self._queue.submit(lambda: None).result()  # all before it is done
         if self._prepared is not None:
             self._free.append(self._prepared.result().vector)
         if self.start is not None:
@@ -144,13 +144,13 @@ class StatefulSession(TaskSession):
 
     def _copy_out(self) -> tuple[Tensor, Transfer]:
         """Return a vector, and the copy of the present parameters to it."""
-        if self._lane.beside and self._copying is None:
+        if self._queue.beside and self._copying is None:
             self._copying = ThreadPoolExecutor(1, "copy")
         vector = self._vector()
         return vector, self.trainer.copy_out(vector, self._copying)
 
     def _move(self, task: Train, offset: Offset) -> None:
-        """Move the parameters, and let the lane record it."""
+        """Move the parameters, and let the queue record it."""
         self._prepared = None
         if offset.movement is not None:
             self.trainer.follow(offset.movement, offset.steps, task.learning_rate, self._downlink.version_momentum)
@@ -164,7 +164,7 @@ class StatefulSession(TaskSession):
             self._free.append(offset.vector)
 
         self._recorded.result()  # raises the exception of the one before, if there was one
-        self._recorded = self._lane.submit(record)
+        self._recorded = self._queue.submit(record)
 
     def _offset(self, start: Tensor, here: Tensor, copied: Transfer, task: Train) -> Offset:
         """Return the movement from `here` (overwritten), where the task led that began at `start`, to the version."""

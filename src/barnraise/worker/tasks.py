@@ -269,7 +269,7 @@ class Tasks(Begun):
         return started + (self._ask(now) if self.running.near else [])
 
     def _must_wait(self, task: AnyTask) -> bool:
-        """Return whether a task at hand cannot start before others have ended, or have been answered."""
+        """Return whether an available task cannot start before others have ended, or have been answered."""
         if task.preempts:  # it submits the residual, to which they go
             return bool(self.encoding)
         return len(self.outgoing.pending) > 1 or len(self.encoding) > 1
