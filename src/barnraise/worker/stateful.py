@@ -1,12 +1,12 @@
 """The session of a stateful worker, which trains on while its last update is encoded.
 
-The training thread takes steps, and adds offsets to the parameters. All else that concerns updates happens in one queue,
-in the order in which the training thread submits it: the update of each task is encoded, the offset to a new version is
-prepared, an offset that was added is recorded, an answer is settled. So an offset is always made of all updates before
-the running task, as if they had been encoded at once: it only comes some steps later.
+The training thread takes steps, and adds offsets to the parameters. All else that concerns updates happens in one
+queue, in the order in which the training thread submits it: the update of each task is encoded, the offset to a new
+version is prepared, an offset that was added is recorded, an answer is settled. So an offset is always made of all
+updates before the running task, as if they had been encoded at once: it only comes some steps later.
 
     training thread:  task 1 | task 2        add offset   | task 3
-    queue:                      encode 1, prepare offset, start of 2 += offset | encode 2
+    queue:                     encode 1, prepare offset, start of 2 += offset | encode 2
 
 An update is the difference of its task's start and end, both copies of the parameters; the end of one is the start of
 the next. Every offset that moves the parameters moves the start of the task that runs then, too, before that task is
