@@ -14,7 +14,9 @@ from barnraise.core.program import program
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")] = Path("run.yaml"),
-    preset: Annotated[str, typer.Option("--preset", help="The preset: chat, lora, pretrain, text, sat or lan.")] = "sat",
+    preset: Annotated[
+        str, typer.Option("--preset", help="The preset: chat, lora, pretrain, text, sat or lan.")
+    ] = "sat",
     every: Annotated[bool, typer.Option("--all", help="Write every key, with its meaning, range and default.")] = False,
 ) -> None:
     """Write a commented run file to start from.

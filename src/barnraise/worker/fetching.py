@@ -136,6 +136,15 @@ class Fetcher:
                 self._downloads.pop(digest, None)
                 self._forget_failures(digest)
 
+    def has_failed(self, digest: str) -> bool:
+        """Return whether a blob has come with wrong bytes, or not at all."""
+        return self._failures[digest] > 0
+
+    def lost(self, digest: str) -> None:
+        """Mark the open requests for a blob as lost."""
+        if (download := self._downloads.get(digest)) is not None:
+            download.forget_requests()
+
     def forget_requests(self) -> None:
         """Mark open requests as lost with the connection."""
         for download in self._downloads.values():

@@ -22,12 +22,14 @@ from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
 from barnraise.models.memory import FLOAT, model_size
+from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.building import fit_of, restore_moments
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
+from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.terms import require_size
@@ -68,6 +70,7 @@ class Shell:
     options: WorkerOptions
     build: BuildExecutor
     fetcher: Fetcher
+    mirrors: Mirrors
     get: Callable[[Blob], Awaitable[None]]
     in_training: Callable[[Callable[[], Any]], Awaitable[Any]]
     say: Callable[[str], None]
@@ -99,13 +102,10 @@ async def _get_base(shell: Shell, manifest: Manifest) -> None:
         fetcher.cache.place(blob.digest, place)
         if await in_training(partial(fetcher.cache.holds, blob)):
             continue
-        own = Path(options.means.base).expanduser() if options.means.base else None
-        if own is not None:
-            if await in_training(partial(fetcher.cache.adopt, blob, own)):
-                continue
+        if fetcher.cache.own is not None:
             shell.say(
-                f"{own} has no file of {blob.num_bytes:,} bytes with the digest {blob.digest[:16]}..., which is the "
-                f"run's {part.name}: it is fetched from the controller"
+                f"{fetcher.cache.own} has no file of {blob.num_bytes:,} bytes with the digest {blob.digest[:16]}..., "
+                f"which is the run's {part.name}: it is fetched from the controller"
             )
         partial_file = place.with_name(f".{part.name}.partial")
         download = await in_training(partial(FileDownload, blob, partial_file, limit=blob.num_bytes))
@@ -129,7 +129,10 @@ async def prepare(
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)
     folder = options.cache
     folder.mkdir(parents=True, exist_ok=True)
+    fetcher.cache.own = Path(options.means.base).expanduser() if options.means.base else None
     fetcher.cache.place(manifest.dataset.digest, folder / META)
+    if manifest.urls:
+        shell.mirrors.use(manifest.urls, MAY_NAME[await own_reach(options.uri)])
     await shell.get(manifest.dataset)
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():

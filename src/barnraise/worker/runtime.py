@@ -48,6 +48,7 @@ from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
+from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.preparing import Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
@@ -89,6 +90,7 @@ class WorkerRuntime:
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
@@ -147,6 +149,7 @@ class WorkerRuntime:
             for task in self._background:
                 task.cancel()
             await self.connection.close(linger=LINGER)
+            await self.mirrors.close()
             if self._built is not None:
                 self._built.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
@@ -268,7 +271,7 @@ class WorkerRuntime:
             await self.connection.send(encode(PayloadChunk(result.assignment, start), chunk))
 
     def _request_chunks(self) -> None:
-        for request in self.fetcher.requests(time.monotonic()):
+        for request in self.mirrors.take(self.fetcher.requests(time.monotonic())):
             self.outbox.put_nowait(request)
 
     # Actions, one method each
@@ -309,7 +312,9 @@ class WorkerRuntime:
         self._limited.enter_context(memory_net(self.options.means))
         welcome = self.machine.contact.welcome
         assert welcome is not None
-        shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)
+        shell = Shell(
+            self.options, self.build, self.fetcher, self.mirrors, self._get, self._wait_for_training, self.say
+        )
         content = bytes(self.fetcher.take(action.manifest))
         ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
         self._built, self.moments = ready.executor, ready.moments
