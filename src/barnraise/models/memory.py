@@ -52,7 +52,7 @@ class Memory:
 
 
 def rows_alone(
-    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: int
+    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: float
 ) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row at a time, by the row's length."""
     return {
@@ -110,22 +110,22 @@ def buffer_bytes(resolved: Mapping[str, Any]) -> int:
 
 
 def worker(
-    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: int = 2
+    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: float = 2
 ) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds the model's parameters and buffers. As long as what is trained are gradients and the optimizer's
-    `inner_states` vectors. As long as what travels are replica, start and end of a task, residual, the last movement of
-    versions, and an arriving snapshot.
+    It holds the model's parameters and buffers. For each trained parameter there are a gradient and `inner_states`
+    values of the optimizer. As long as what travels are replica, start and end of a task, residual, the last movement
+    of versions, and an arriving snapshot.
     """
     values = (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
-        model_bytes(resolved, exchange) + FLOAT * values + buffer_bytes(resolved),
+        model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
 
 
-def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: int = 2) -> Memory:
+def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 
     Nothing is kept for a backward pass, so one layer's activations count.
