@@ -12,7 +12,7 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -68,14 +68,14 @@ class Mirrors:
                       "`pip install 'barnraise[urls]'`")  # fmt: skip
             self._prefixes = []
 
-    def take(self, requests: Iterable[Fetch]) -> Iterator[Fetch]:
-        """Begin the requests that a prefix can answer, and yield the others."""
-        for request in requests:
-            if not self._prefixes or not self._may_have(request.digest):
-                yield request
-            elif request not in self._running:
-                self._running.add(request)
-                self._spawn(self._fetch(request, self._prefixes[0]))
+    def takes(self, request: Fetch) -> bool:
+        """Begin a request that a prefix may answer; False when it is the controller's to answer."""
+        if not self._prefixes or not self._may_have(request.digest):
+            return False
+        if request not in self._running:
+            self._running.add(request)
+            self._spawn(self._fetch(request, self._prefixes[0]))
+        return True
 
     async def close(self) -> None:
         if self._session is not None:

@@ -29,7 +29,6 @@ from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.building import fit_of, restore_moments
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
-from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.terms import require_size
@@ -70,7 +69,6 @@ class Shell:
     options: WorkerOptions
     build: BuildExecutor
     fetcher: Fetcher
-    mirrors: Mirrors
     get: Callable[[Blob], Awaitable[None]]
     in_training: Callable[[Callable[[], Any]], Awaitable[Any]]
     say: Callable[[str], None]
@@ -131,8 +129,8 @@ async def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     fetcher.cache.own = Path(options.means.base).expanduser() if options.means.base else None
     fetcher.cache.place(manifest.dataset.digest, folder / META)
-    if manifest.urls:
-        shell.mirrors.use(manifest.urls, MAY_NAME[await own_reach(options.uri)])
+    if manifest.urls and fetcher.mirrors is not None:
+        fetcher.mirrors.use(manifest.urls, MAY_NAME[await own_reach(options.uri)])
     await shell.get(manifest.dataset)
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():

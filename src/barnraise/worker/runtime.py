@@ -90,7 +90,7 @@ class WorkerRuntime:
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
-        self.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
+        self.mirrors = self.fetcher.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
@@ -271,13 +271,10 @@ class WorkerRuntime:
             await self.connection.send(encode(PayloadChunk(result.assignment, start), chunk))
 
     def _request_chunks(self) -> None:
-        for request in self.mirrors.take(self.fetcher.requests(time.monotonic())):
+        for request in self.fetcher.requests(time.monotonic()):
             self.outbox.put_nowait(request)
 
     # Actions, one method each
-
-    def _send(self, action: act.Send) -> None:
-        self.outbox.put_nowait(action.message)
 
     def _offer(self, action: act.Offer) -> None:
         result = action.result
@@ -302,9 +299,6 @@ class WorkerRuntime:
         if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
-    def _forget(self, action: act.Forget) -> None:
-        self.fetcher.forget(action.digests)
-
     def _prepare(self, action: act.Prepare) -> None:
         self._spawn(self._set_up(action))
 
@@ -312,9 +306,7 @@ class WorkerRuntime:
         self._limited.enter_context(memory_net(self.options.means))
         welcome = self.machine.contact.welcome
         assert welcome is not None
-        shell = Shell(
-            self.options, self.build, self.fetcher, self.mirrors, self._get, self._wait_for_training, self.say
-        )
+        shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)
         content = bytes(self.fetcher.take(action.manifest))
         ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
         self._built, self.moments = ready.executor, ready.moments
@@ -376,9 +368,6 @@ class WorkerRuntime:
 
         self._spawn(finish())
 
-    def _cut_short(self, action: act.CutShort) -> None:
-        self.executor.cut.set()
-
     def _settle(self, action: act.Settle) -> None:
         self._in_training(self.executor.settle, action.assignment, action.accepted)
 
@@ -387,13 +376,13 @@ class WorkerRuntime:
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
-    act.Send: WorkerRuntime._send,
+    act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
     act.Fetch: WorkerRuntime._fetch,
-    act.Forget: WorkerRuntime._forget,
+    act.Forget: lambda shell, action: shell.fetcher.forget(action.digests),
     act.Prepare: WorkerRuntime._prepare,
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
-    act.CutShort: WorkerRuntime._cut_short,
+    act.CutShort: lambda shell, action: shell.executor.cut.set(),
     act.Offer: WorkerRuntime._offer,
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,

@@ -46,7 +46,7 @@ def test_a_prefix_that_cannot_work_is_refused(url: str, words: str) -> None:
         Manifest.decode(msgspec.json.encode(Manifest({}, BLOB, 1, urls=(url,))))
 
 
-def test_what_is_no_url_is_refused() -> None:
+def test_text_that_is_no_url_is_refused() -> None:
     assert "is no URL (Invalid IPv6 URL)" in str(fault("https://[::1/"))
 
 

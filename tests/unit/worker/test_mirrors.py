@@ -97,14 +97,14 @@ class Shell:
     ) -> AsyncIterator[Callable[[str, bytes], Awaitable[bytes]]]:
         """Yield a function that fetches a file by its name, whose bytes are known here."""
         fetcher = Fetcher()
-        mirrors = Mirrors(fetcher, self.events.put_nowait, self.spawn, self.said.append)
+        mirrors = fetcher.mirrors = Mirrors(fetcher, self.events.put_nowait, self.spawn, self.said.append)
         mirrors.use(prefixes, may)
 
         async def get(name: str, content: bytes) -> bytes:
             blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
             fetcher.cache.place(blob.digest, self.folder / name)
             while not fetcher.start(blob):
-                for request in mirrors.take(fetcher.requests(time.monotonic())):
+                for request in fetcher.requests(time.monotonic()):
                     self.asked += 1
                     part = content[request.offset : request.offset + request.num_bytes]
                     fetcher.chunk(Chunk(request.digest, request.offset), part, time.monotonic())
