@@ -13,7 +13,8 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from barnraise.core.text import printable
@@ -25,13 +26,23 @@ from barnraise.worker.events import Event, Fetched, Tick
 if TYPE_CHECKING:
     import aiohttp
 
-    from barnraise.worker.fetching import Fetcher
-
 TOTAL_SECONDS, SILENT_SECONDS = 120.0, 20.0
 """Time of one range, and of a server's silence, after which the controller is asked."""
 
 MOST_FAILURES = 3
 """Ranges in a row that a prefix may fail before it is not asked any more."""
+
+
+class Downloads(Protocol):
+    """The downloads of a worker, as `fetching.Fetcher` keeps them."""
+
+    files: dict[str, Path]
+
+    def has_failed(self, digest: str) -> bool: ...
+
+    def lost(self, digest: str) -> None: ...
+
+    def chunk(self, message: Chunk, data: bytes, now: float) -> int: ...
 
 
 class RefusedAddressError(OSError):
@@ -46,7 +57,7 @@ class Mirrors:
 
     def __init__(
         self,
-        fetcher: Fetcher,
+        fetcher: Downloads,
         put: Callable[[Event], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
         say: Callable[[str], None] = lambda text: None,
