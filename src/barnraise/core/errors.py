@@ -80,7 +80,7 @@ class DataError(InputError):
 
 
 PROBLEM_RAISED = "the problem "
-"""The beginning of the text of a ProblemError, by which a controller knows it as the reason of a task that comes back."""
+"""The beginning of a ProblemError's text, by which a controller knows it as the reason of a task that comes back."""
 
 
 class ProblemError(InputError):

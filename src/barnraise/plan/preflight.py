@@ -26,6 +26,7 @@ from barnraise.models.config import architecture_of
 from barnraise.models.problems import PROBLEM
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
+from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
 from barnraise.plan.problem import problem_problems
@@ -38,8 +39,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
-    errors = [*problem_problems(run_file), *file_problems(run_file), *_model_folder(run_file)]
-    errors += _run_folder(run_file)
+    errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
+    errors += [*_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
     if purpose.local:
