@@ -24,6 +24,7 @@ from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
 from barnraise.models.config import lookup
 from barnraise.models.weights import check_weights
+from barnraise.plan.chats import chat_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
@@ -56,7 +57,7 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     `nodes` is the number of simulated nodes (None: the run file's workers).
     """
     try:
-        if problems := list(part_problems(plan.run_file, described(plan))):
+        if problems := [*part_problems(plan.run_file, described(plan)), *chat_problems(plan.run_file)]:
             return None, problems
         result = estimate(plan)
     except InputError as error:
