@@ -79,6 +79,10 @@ class DataError(InputError):
     """A dataset, text file or token shard that cannot be used."""
 
 
+class ProblemError(InputError):
+    """An exception in the code of a problem of a package or file of the user: its loss, its batches."""
+
+
 class DimacsError(DataError):
     """A malformed DIMACS file, with file, line and reason."""
 

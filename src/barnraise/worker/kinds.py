@@ -6,15 +6,18 @@ A kind is a function here that makes a task's result with the executor, and a li
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from barnraise.core.errors import PayloadError
+import numpy as np
+
+from barnraise.core.errors import PayloadError, ProblemError
 from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
 from barnraise.wire.frames import Buffer
 
 if TYPE_CHECKING:
+    from barnraise.data.batches import Batch, Rows
     from barnraise.worker.task_executor import TaskExecutor
 
 OnStep = Callable[[int], None]
@@ -44,7 +47,6 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     """
     import torch
 
-    from barnraise.data.batches import batch_of
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
@@ -57,9 +59,8 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
         return Finding(assignment=task.id, base=task.version, steps=0, loss=0.0, seconds=nothing, weight=0)
     few = trainer.rows_at_once(executor.dataset.meta.context) or size  # rows of a batch, where memory is short
     starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
-    some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
-    labelled = (batch_of(rows, executor.dataset.meta) for rows in some)
-    losses = held_out_losses(trainer.module, labelled, str(trainer.device))
+    parts = (part for places in starts for part in _parts(executor, held_out, rows.start, places))
+    losses = held_out_losses(trainer.problem, trainer.module, parts, str(trainer.device))
     total, weight, steps = 0.0, 0, 0
     for batch in starts:
         for loss, num_labels in islice(losses, len(batch)):
@@ -74,4 +75,26 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     return Finding(assignment=task.id, base=task.version, steps=steps, loss=mean, seconds=seconds, weight=weight)
 
 
+def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) -> Iterator[Batch]:
+    """Yield a batch of held-out rows, which are those from `first` on, in parts that begin at `places`."""
+    from barnraise.training.problem import careful
+
+    chance = np.random.default_rng(first + places.start)
+    rows = held_out[places.start : places.stop]
+    problem = executor.trainer.problem
+    with careful(problem):
+        batch = problem.batch(rows, executor.dataset.meta, chance)
+    for place in places:
+        begin = place - places.start
+        yield {name: array[begin : begin + places.step] for name, array in batch.items()}
+
+
 RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate, Audit: _audit}
+
+
+def result_of(executor: TaskExecutor, task: Task, fetched: Fetched, on_step: OnStep) -> tuple[AnyResult | None, str]:
+    """Carry the task out, and return its result; without one, the reason where the code of the problem raised."""
+    try:
+        return RUN[type(task)](executor, task, fetched, on_step), ""
+    except ProblemError as error:
+        return None, str(error)

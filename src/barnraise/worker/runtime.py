@@ -46,7 +46,7 @@ from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
-from barnraise.worker.kinds import RUN
+from barnraise.worker.kinds import result_of
 from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.preparing import Shell, memory_net, prepare
@@ -207,9 +207,11 @@ class WorkerRuntime:
         """Stop after an error of a thread or task, and report it here and to the controller."""
         reason = reason_of(error)
         self._end(reason, final=False)
-        folders = self.options.cache, self.options.cache.parent, Path.home()
-        self.outbox.put_nowait(Leave(without_paths(reason, folders)[:REASON]))
+        self.outbox.put_nowait(Leave(self._outside(reason)))
         self.inbox.put_nowait(ev.Tick())
+
+    def _outside(self, reason: str) -> str:
+        return without_paths(reason, (self.options.cache, self.options.cache.parent, Path.home()))[:REASON]
 
     def _end(self, reason: str, final: bool, *, left: bool = False, refusal: str = "") -> None:
         """End the run; `reason` may be the controller's words, or quote them."""
@@ -332,7 +334,7 @@ class WorkerRuntime:
         self._run(self._updating, lambda: ev.Updated(self.executor.update(action.news, fetched)))
 
     def _start_task(self, action: act.StartTask) -> None:
-        task, run = action.task, RUN[type(action.task)]
+        task = action.task
         fetched = self.fetcher.take_all(task.undoes)
         if fetched is None:  # it names a blob that can never be available
             self.inbox.put_nowait(ev.TaskFailed(task.id))
@@ -347,12 +349,13 @@ class WorkerRuntime:
 
         def carry_out() -> ev.Event:
             before = self.executor.trainer.skipped
-            result = run(self.executor, task, fetched, on_step)
-            if skipped := self.executor.trainer.skipped - before:
-                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
-                self._loop.call_soon_threadsafe(self.say, text)
+            result, raised = result_of(self.executor, task, fetched, on_step)
+            skipped = self.executor.trainer.skipped - before
+            told = f"{skipped} of {task.steps} steps skipped, their gradients are not finite" if skipped else raised
+            if told:
+                self._loop.call_soon_threadsafe(self.say, f"task {task.id}: {told}")
             if result is None:
-                return ev.TaskFailed(task.id)
+                return ev.TaskFailed(task.id, self._outside(raised))
             return ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options))
 
         self._run(self._training, carry_out)

@@ -376,12 +376,12 @@ class Tasks:
             return next_ones
         return self.outgoing.add(result, now) + next_ones
 
-    def failed(self) -> None:
-        """Record that the running task has no result."""
+    def failed(self, counts: bool = True) -> None:
+        """Record that the running task has no result, which `counts` as a failure of this worker."""
         assert self.running is not None
         self.running = None
         self.incoming.ended()
-        self.failures += 1
+        self.failures += counts
 
     def leave(self) -> list[Action]:
         """Accept no more tasks; the running one ends after the current step."""
