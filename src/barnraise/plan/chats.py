@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnraise.config.data_sections import ChatData, InstructData
 from barnraise.config.problems import Problem
@@ -43,10 +43,18 @@ def chat_form(run_file: RunFile) -> ChatForm:
     return ChatForm(data.kind, coder, template, data.train_on, data.context, packs(model_type(run_file)))
 
 
-def chat_problems(run_file: RunFile) -> Iterator[Problem]:
-    """Yield the problems of the chat template, and of the first examples."""
+def chat_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of conversations and prompts for a model of this config: template, first examples."""
     data = run_file.data
     if not isinstance(data, ChatData | InstructData):
+        return
+    from barnraise.models.problems import CAUSAL, entry_of
+
+    if (problem := entry_of(model).name) != CAUSAL:
+        text = (
+            f"is {data.kind}, which a {CAUSAL} learns, but the problem of this model is {problem}; set data.kind: text"
+        )
+        yield Problem(("data", "kind"), text)
         return
     from barnraise.data.gathering import peek
     from barnraise.data.rendering import Renderer

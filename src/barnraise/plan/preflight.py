@@ -60,7 +60,8 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     `nodes` is the number of simulated nodes (None: the run file's workers).
     """
     try:
-        if problems := [*part_problems(plan.run_file, described(plan)), *chat_problems(plan.run_file)]:
+        model = described(plan)
+        if problems := [*part_problems(plan.run_file, model), *chat_problems(plan.run_file, model)]:
             return None, problems
         result = estimate(plan)
     except InputError as error:
