@@ -78,7 +78,7 @@ def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
 
 
 def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
-    """Make the dataset that the run file's data section describes, and tell what became of its examples."""
+    """Make the dataset that the run file's data section describes, and tell how many examples are used."""
     run_file = plan.run_file
     data = run_file.data
     if isinstance(data, SatData):
