@@ -27,6 +27,7 @@ from barnraise.models.problems import PROBLEM
 from barnraise.models.weights import check_weights
 from barnraise.plan.chats import chat_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
+from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
 from barnraise.plan.problem import problem_problems
@@ -39,8 +40,12 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
+<<<<<<< HEAD
     errors = [*problem_problems(run_file), *file_problems(run_file), *_model_folder(run_file)]
     errors += _run_folder(run_file)
+=======
+    errors = [*file_problems(run_file), *url_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
+>>>>>>> main
     if purpose is not SIMULATE:
         errors += _address(run_file)
     if purpose.local:
