@@ -40,12 +40,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
-<<<<<<< HEAD
-    errors = [*problem_problems(run_file), *file_problems(run_file), *_model_folder(run_file)]
-    errors += _run_folder(run_file)
-=======
-    errors = [*file_problems(run_file), *url_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
->>>>>>> main
+    errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
+    errors += [*_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
     if purpose.local:
