@@ -15,7 +15,7 @@ import barnraise
 
 @dataclass
 class Line(barnraise.Problem):
-    """Fits a line to points; `fault` says what goes wrong in the loss of every row with an x above 0.9."""
+    """Fits a line to points; `fault` says what goes wrong in the loss of every row with an x above 0.99."""
 
     slope: float = 2.0
     fault: str = ""
@@ -35,7 +35,7 @@ class Line(barnraise.Problem):
 
     def loss(self, module: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
         each = (module(batch["x"])[:, 0] - batch["y"]) ** 2
-        odd = batch["x"][:, 0] > 0.9
+        odd = batch["x"][:, 0] > 0.99
         if self.fault == "raises" and bool(odd.any()):
             raise ValueError("a row is odd")
         if self.fault == "nan":

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from barnraise.core.errors import BarnraiseError, DataError, ProblemError
+from barnraise.core.errors import PROBLEM_RAISED, BarnraiseError, DataError, ProblemError
 from barnraise.data.batches import Batch, Rows
 from barnraise.data.columns import TEXT, Arrays, RowColumn, loaded_type
 from barnraise.data.meta import Format
@@ -132,7 +132,7 @@ def careful(problem: Problem) -> Iterator[None]:
     except Exception as error:
         if "memory" in str(error).lower():
             raise
-        text = f"the problem {type(problem).__name__} raised {type(error).__name__}: {error}"
+        text = f"{PROBLEM_RAISED}{type(problem).__name__} raised {type(error).__name__}: {error}"
         raise ProblemError(text[:300]) from error
 
 

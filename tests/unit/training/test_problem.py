@@ -1,4 +1,4 @@
-"""What is trained: batches and losses of problems, against plain loops."""
+"""The batches and losses of problems, against plain loops."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_measurement_draws_the_same_random_numbers_each_time() -> None:
 
 def test_an_exception_in_the_loss_is_named() -> None:
     trainer = LocalTrainer(nn.Linear(3, 1), **SGD, problem=Line(fault="raises"))
-    batch = {"x": np.full((2, 3), 0.95, np.float32), "y": np.zeros(2, np.float32)}
+    batch = {"x": np.full((2, 3), 0.995, np.float32), "y": np.zeros(2, np.float32)}
     with pytest.raises(ProblemError, match="the problem Line raised ValueError: a row is odd"):
         trainer.step(batch, 0.1)
 
@@ -79,7 +79,7 @@ def test_an_exception_in_the_loss_is_named() -> None:
 def test_a_loss_that_is_nan_takes_no_step() -> None:
     trainer = LocalTrainer(nn.Linear(3, 1), **SGD, problem=Line(fault="nan"))
     before = trainer.flat.vector.clone()
-    batch = {"x": np.full((2, 3), 0.95, np.float32), "y": np.zeros(2, np.float32)}
+    batch = {"x": np.full((2, 3), 0.995, np.float32), "y": np.zeros(2, np.float32)}
     assert trainer.step(batch, 0.1) is None
     assert torch.equal(trainer.flat.vector, before)
 
