@@ -48,7 +48,7 @@ def conversations(text: str, size: int, seed: int = 0) -> Iterator[list[dict[str
         messages = []
         for role in ("user", "assistant") * chance.randint(1, 3):
             place, length = chance.randrange(len(text) - 4000), 20 + int(chance.expovariate(1 / 300))
-            messages.append({"role": role, "content": text[place : place + length]})
+            messages.append({"role": role, "content": f"{text[place : place + length]}."})
         made += sum(len(message["content"]) for message in messages)
         yield messages
 

@@ -35,10 +35,11 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
     lengths = row_lengths(run_file)
     total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
     yield from _contradictions(data)
+    plain = isinstance(data, TextData) and not _only_records(data)
     for key, pattern in named_files(data):
         more = files_of(pattern)
         files = list(islice(more, MOST_OPENED))
-        why = _not_text(files) if files and isinstance(data, TextData) else "" if files else _nothing(pattern)
+        why = _not_text(files) if files and plain else "" if files else _nothing(pattern)
         if why:
             yield Problem(key, why)
             need = 0
@@ -177,6 +178,16 @@ def _nothing(pattern: str) -> str:
     if dangling(pattern):
         return f"'{pattern}' is a link that leads nowhere or back to itself; name a file"
     return f"no file matches '{pattern}' in {Path.cwd()}{near(pattern)}"
+
+
+def _only_records(data: FileData) -> bool:
+    """Return whether all files to train on hold records, whose text is read; text and records are not mixed."""
+    patterns = [*data.files, *(pattern for entry in data.mixture for pattern in entry.files)]
+    try:
+        files = [file for pattern in patterns for file in islice(files_of(pattern), MOST_OPENED)]
+        return all((found := recognise(file)) and found.form for file in files)
+    except OSError:
+        return False
 
 
 def _not_text(files: list[Path]) -> str:

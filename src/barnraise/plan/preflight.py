@@ -25,7 +25,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.models.config import architecture_of
 from barnraise.models.problems import PROBLEM
 from barnraise.models.weights import check_weights
-from barnraise.plan.chats import chat_problems
+from barnraise.plan.chats import example_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
@@ -62,7 +62,7 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     """
     try:
         model = described(plan)
-        if problems := [*part_problems(plan.run_file, model), *chat_problems(plan.run_file, model)]:
+        if problems := [*part_problems(plan.run_file, model), *example_problems(plan.run_file, model)]:
             return None, problems
         result = estimate(plan)
     except InputError as error:

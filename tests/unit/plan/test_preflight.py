@@ -377,3 +377,11 @@ def test_forked_workers_share_what_was_imported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("barnraise.models.memory.available_bytes", lambda: 24 << 30)
     assert problems(64) == []
     assert any("the controller and 1000 local workers need" in text for text in problems(1000))
+
+
+def test_records_are_trained_on_by_their_text(folder: Path) -> None:
+    (folder / "said.jsonl").write_text('{"text": "once upon a time"}\n' * 100)
+    (folder / "other.jsonl").write_text('{"words": "once upon a time"}\n' * 100)
+    assert errors(data=text("said.jsonl")) == []
+    found = measure(resolve(load(content(data=text("other.jsonl")))))[1]
+    assert str(found[0]).startswith("data.files: other.jsonl:1: has no fields for kind: text (there are: words)")
