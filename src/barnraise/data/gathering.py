@@ -16,13 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barnraise.config.data_sections import FileData, HeldOut
+from barnraise.config.data_sections import Fields, FileData, HeldOut
 from barnraise.core.errors import DataError
 from barnraise.data.examples import Example, Origin, hash_of
 from barnraise.data.forms import FormError, FormReader
 from barnraise.data.near import NearIndex, sketch
 from barnraise.data.records import RecordFile, Wanted
-from barnraise.data.sources import Source, sources_of
+from barnraise.data.sources import Source, record_files, sources_of
 
 MOST_EPOCHS = 1000
 
@@ -134,6 +134,17 @@ def peek(data: FileData, root: Path | str = ".") -> Iterator[Example]:
     for source in sources_of(data, root):
         for file in () if source.held_out else source.files:
             yield from (found for found, _ in _read(data, source, file) if isinstance(found, Example))
+
+
+def first_fault(data: FileData, pattern: str, fields: Fields) -> str:
+    """Return the fault of the first record in a file of `pattern`; empty where the first of each file is an example.
+
+    DataError where a file cannot be read.
+    """
+    source = Source("files", record_files([pattern]), fields)
+    firsts = (next(_read(data, source, file), None) for file in source.files)
+    faults = (first[0] for first in firsts if first is not None)
+    return next((str(fault) for fault in faults if isinstance(fault, BadRecord) and not data.skip_bad), "")
 
 
 def _read(
