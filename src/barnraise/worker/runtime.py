@@ -48,6 +48,7 @@ from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
 from barnraise.worker.kinds import RUN
 from barnraise.worker.machine import MakeWorker, Worker
+from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.preparing import Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
@@ -89,6 +90,7 @@ class WorkerRuntime:
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self.mirrors = self.fetcher.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
@@ -147,6 +149,7 @@ class WorkerRuntime:
             for task in self._background:
                 task.cancel()
             await self.connection.close(linger=LINGER)
+            await self.mirrors.close()
             if self._built is not None:
                 self._built.cut.set()
             self._training.shutdown(wait=False, cancel_futures=True)
@@ -273,9 +276,6 @@ class WorkerRuntime:
 
     # Actions, one method each
 
-    def _send(self, action: act.Send) -> None:
-        self.outbox.put_nowait(action.message)
-
     def _offer(self, action: act.Offer) -> None:
         result = action.result
         if isinstance(result, PayloadResult) and result.payload.num_bytes <= INLINE_BYTES:
@@ -298,9 +298,6 @@ class WorkerRuntime:
     def _fetch(self, action: act.Fetch) -> None:
         if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
-
-    def _forget(self, action: act.Forget) -> None:
-        self.fetcher.forget(action.digests)
 
     def _prepare(self, action: act.Prepare) -> None:
         self._spawn(self._set_up(action))
@@ -371,9 +368,6 @@ class WorkerRuntime:
 
         self._spawn(finish())
 
-    def _cut_short(self, action: act.CutShort) -> None:
-        self.executor.cut.set()
-
     def _settle(self, action: act.Settle) -> None:
         self._in_training(self.executor.settle, action.assignment, action.accepted)
 
@@ -382,13 +376,13 @@ class WorkerRuntime:
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
-    act.Send: WorkerRuntime._send,
+    act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
     act.Fetch: WorkerRuntime._fetch,
-    act.Forget: WorkerRuntime._forget,
+    act.Forget: lambda shell, action: shell.fetcher.forget(action.digests),
     act.Prepare: WorkerRuntime._prepare,
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
-    act.CutShort: WorkerRuntime._cut_short,
+    act.CutShort: lambda shell, action: shell.executor.cut.set(),
     act.Offer: WorkerRuntime._offer,
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,
