@@ -190,7 +190,8 @@ class TrainingSection(Section):
     )
     precision: Precision = Field(
         default="float32",
-        description="Autocast type of the workers; `auto` takes the half type where an accelerator multiplies it natively.",
+        description="Autocast type of the workers; `auto` takes the half type where an accelerator multiplies it "
+        "natively.",
     )
     checkpoint_activations: bool = Field(
         default=False,
