@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnraise.config.data_sections import ChatData, InstructData, TextData
+from barnraise.config.data_sections import ChatData, InstructData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
@@ -46,8 +46,6 @@ def chat_form(run_file: RunFile) -> ChatForm:
 def example_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the problems of the examples in records for a model of this config: their form, the chat template."""
     data = run_file.data
-    if isinstance(data, TextData):
-        yield from _text_problems(data)
     if not isinstance(data, ChatData | InstructData):
         return
     from barnraise.models.problems import CAUSAL, entry_of
@@ -75,15 +73,3 @@ def example_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Pr
         faults.append(str(error))
     if len(faults) > data.skip_bad:
         yield Problem(("data", "files" if data.files else "mixture"), faults[0])
-
-
-def _text_problems(data: TextData) -> Iterator[Problem]:
-    """Yield why there is no text in the records of these files."""
-    from barnraise.data.gathering import peek
-    from barnraise.data.sources import only_text
-
-    try:
-        if data.mixture or not only_text(data.files):
-            next(peek(data), None)
-    except InputError as error:
-        yield Problem(("data", "files" if data.files else "mixture"), str(error))
