@@ -189,7 +189,7 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
 
 def recomputed_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
     """Return the same where only the inputs of layers are kept, and one layer's activations are computed again."""
-    entry = lookup(resolved["model_type"])
+    entry = architecture_of(resolved)
     hidden, layers = (entry.get(resolved, name) or 1 for name in ("hidden_size", "num_layers"))
     inputs = FLOAT * batch_size * context * hidden * layers
     return int(inputs + _forward_bytes(resolved, batch_size=batch_size, context=context))

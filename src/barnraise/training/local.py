@@ -21,11 +21,8 @@ from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
-<<<<<<< HEAD
 from barnraise.training.causal_lm import CausalLM
-=======
 from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
->>>>>>> readers
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.problem import Problem, Tensors, careful
 from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
@@ -56,11 +53,8 @@ class LocalTrainer:
         precision: str = FULL_PRECISION,
         device: str = "cpu",
         tokens_at_once: int | None = None,
-<<<<<<< HEAD
         problem: Problem | None = None,
-=======
         compiled: bool = False,
->>>>>>> readers
     ) -> None:
         self.problem = problem or CausalLM()
         self.device, self.module = torch.device(device), module.to(device).train()
@@ -173,10 +167,7 @@ class LocalTrainer:
                 rows = min(self.rows_at_once(length) or num_rows(batch), num_rows(batch))
                 if rows < 2:
                     raise
-<<<<<<< HEAD
                 self.tokens_at_once = rows // 2 * length
-=======
-                self.tokens_at_once = rows // 2 * batch[0].shape[1]
             except Exception as error:
                 if not self.compiled:
                     raise
@@ -191,7 +182,6 @@ class LocalTrainer:
             return False
         self.module.compile()
         return True
->>>>>>> readers
 
     def _accumulate(self, batch: Batch) -> float:
         self.flat.gradient.zero_()

@@ -100,11 +100,8 @@ def make_trainer(
         precision=(means and means.precision) or inner.precision,
         device=means.device if means else "cpu",
         tokens_at_once=tokens,
-<<<<<<< HEAD
         problem=problem,
-=======
         compiled=inner.compile == AUTOMATIC,
->>>>>>> readers
     )
 
 
