@@ -14,7 +14,7 @@ at every R. Every side has the same number of trials at each R on the first seed
 others (`--seeds`, `--orders`). Trials are kept in `--results`, one a line, in order of their worth: a campaign that is
 ended early has all sides at R = 1, 10, 100 and 1,000 before more seeds.
 
-The mapping bends where a run is short. Here a lone worker takes `--tokens` / 512 steps, one of a real run a hundred
+The mapping bends where a run is short. Here a lone worker takes `--tokens` / 128 steps, one of a real run a hundred
 times as many. A delay of some steps, rounds of H steps and the start and end of a run weigh more in the short one. A
 larger model also trains well on more tokens a step, which lowers R.
 """
@@ -42,9 +42,8 @@ from barnraise.plan import Purpose, resolve
 from barnraise.plan.resolve import Plan
 
 PARAMETERS = 124_800
-ROWS, CONTEXT = 4, 128
-STEP_TOKENS = ROWS * CONTEXT
-RATE = 5120.0
+STEP_TOKENS = CONTEXT = 128
+RATE = 1280.0
 """Tokens a second of a worker: a step takes 0.1 s. The link follows from R; its delay is a hundredth of a step."""
 
 DELAY_MS = 1.0
@@ -60,19 +59,19 @@ PEAK = 0.004
 
 LONE = [
     Recipe("lone", rate, workers=1, batch=batch, average=0.1)
-    for rate, batch in ((0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4), (0.006, 8))
+    for rate, batch in ((0.002, 1), (0.004, 1), (0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4))
 ]
-LATE = ((10, 1), (30, 5), (130, 43))
+LATE = ((30, 5), (10, 1), (130, 43))
 """Steps of a round of Streaming DiLoCo, and how late a fragment is taken in."""
 
 INT4: dict[str, Any] = {"excess": 2.0, "codec": "int4"}
 RIVALS: dict[str, list[Recipe]] = {
-    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (5, 15)],
-    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (10, 30)],
-    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (10, 30)],
+    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (15, 5)],
+    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (30, 10)],
+    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (30, 10)],
     "Streaming DiLoCo int4": [Recipe("streaming", PEAK, h, fragments=3, wait=late, **INT4) for h, late in LATE],
-    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (5, 15)],
-    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (10, 30)],
+    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (15, 5)],
+    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (30, 10)],
     "a lone worker with Muon": [Recipe("lone", 0.003, workers=1, average=0.1, inner="muon")],
 }
 AUTO, HAND, HOSTED = "ours, auto", "ours, by hand", "ours, auto, controller behind such a link"
@@ -90,7 +89,7 @@ OURS: dict[str, dict[float, list[str]]] = {
     },
     HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
-USUAL = f"_momentum100_e2@{PEAK:g}"
+USUAL = f"_momentum100_batch1_e2@{PEAK:g}"
 """Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
 
 SIDES = [
@@ -157,7 +156,7 @@ class Campaign:
     def _train(self, recipe: Recipe, seed: int, order: int) -> Trained:
         bench = self._open(seed, order, recipe.inner)
         curve = play(bench, recipe, 1e6 * self.options.tokens)
-        steps = recipe.batch / ROWS  # a step of more rows takes longer
+        steps = recipe.batch  # a step of more rows takes longer
         return Trained([(one.steps * steps, one.tokens, one.loss) for one in curve])
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
@@ -173,7 +172,7 @@ class Campaign:
             "model": miles.MODEL,
             "data": {"kind": "text", "files": files(self.options.data), "context": CONTEXT},
             "evaluation": {"rows": 256},
-            "training": {"tokens": 1_000_000, "batch_size": ROWS, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
+            "training": {"tokens": 1_000_000, "batch_size": 1, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
         }
         return resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
 
@@ -235,10 +234,10 @@ def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     return choices(side, ratio)[min(shares)[1]] if shares else None
 
 
-def train(campaign: Campaign, seeds: int, orders: int) -> None:
+def train(campaign: Campaign, options: Namespace) -> None:
     """Train all that is missing, what matters most first."""
-    more = [(seed, order) for seed in range(seeds) for order in range(orders) if seed or order]
-    for ratios in (RATIOS[:COARSE], RATIOS[COARSE:]):
+    more = runs(options)[1:]
+    for ratios in (options.ratios[:COARSE], options.ratios[COARSE:]):
         for side in SIDES:
             for ratio in ratios:
                 for one in choices(side, ratio):
@@ -269,14 +268,19 @@ class Row:
         return f"{self.mean:.0%}" + (f" ({low:.0%} to {high:.0%})" if len(self.shares) > 1 else "")
 
 
-def rows(campaign: Campaign, seeds: int, orders: int) -> Iterator[Row]:
+def runs(options: Namespace) -> list[tuple[int, int]]:
+    """Return all seeds and orders, the first seed's first order first."""
+    return [(seed, order) for seed in range(options.seeds) for order in range(options.orders)]
+
+
+def rows(campaign: Campaign, options: Namespace) -> Iterator[Row]:
     """Yield what the results hold."""
     for side in SIDES:
-        for ratio in sorted(RATIOS):
+        for ratio in sorted(options.ratios):
             if (one := best(campaign, side, ratio)) is None:
                 continue
-            runs = [(seed, order) for seed in range(seeds) for order in range(orders)]
-            shares = [share for seed, order in runs if (share := one.share(campaign, seed, order)) is not None]
+            found = [one.share(campaign, seed, order) for seed, order in runs(options)]
+            shares = [share for share in found if share is not None]
             yield Row(side, ratio, told(one.way), shares)
 
 
@@ -348,6 +352,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=float, default=4.0, help="of the lone worker, millions")
     parser.add_argument("--data", choices=DATA, default="modules")
+    parser.add_argument("--ratios", type=float, nargs="+", default=RATIOS, choices=RATIOS, metavar="R")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--orders", type=int, default=1, help="orders of the rows for each seed")
     parser.add_argument("--report", action="store_true", help="train nothing; tell what the results hold")
@@ -356,7 +361,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, help="a folder for the curve and its table")
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.seeds = 0.01, 1
+        options.tokens, options.seeds, options.ratios = 0.004, 1, (100.0,)
         for side in RIVALS:
             del RIVALS[side][1:]
         del LONE[1:]
@@ -365,9 +370,9 @@ def main() -> None:
     campaign = Campaign(options)
     try:
         if not options.report:
-            train(campaign, options.seeds, options.orders)
+            train(campaign, options)
         options.report = True
-        found = list(rows(campaign, options.seeds, options.orders))
+        found = list(rows(campaign, options))
     finally:
         campaign.close()
     for line in table(found):
