@@ -22,8 +22,7 @@ larger model also trains well on more tokens a step, which lowers R.
 from __future__ import annotations
 
 import argparse
-import csv
-import statistics
+import math
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from typing import Any
 import miles
 import torch
 from _races import DATA, At, Known, files, reached
+from _reach_report import USUAL_STEP, Row, Share, machines, picture, table
 from _rivals import POINTS, Bench, Recipe, play
 from peers.common import ADAMW
 
@@ -97,15 +97,6 @@ SIDES = [
     "HeLoCo int4", "DiLoCo float32", HOSTED,
 ]  # fmt: skip
 """Sides in the order in which they are trained."""
-
-MACHINES = {"a phone's core": 106e9, "a laptop's GPU": 5e12, "an RTX 4090": 165e12, "an H100": 989e12}
-"""Peak FLOP/s: Cortex-X4 at 3.3 GHz with four FMA pipes of 128 bits (float32); a laptop's GPU that does 2 TFLOP/s in
-use; the makers' figures for dense bf16."""
-
-IN_USE = 0.4
-"""Share of a machine's peak that training reaches, as `barnraise check` takes it."""
-
-USUAL_STEP, USUAL_MBIT = 16_384, 10.0
 
 
 @dataclass(frozen=True)
@@ -198,20 +189,23 @@ class Choice:
     ratio: float
     way: Recipe | str
 
-    def share(self, campaign: Campaign, seed: int, order: int) -> float | None:
-        """Return the time to the lone worker's loss over its time; inf where it is missed, None where not trained."""
+    def share(self, campaign: Campaign, seed: int, order: int) -> Share | None:
+        """Return the time to the lone worker's loss over its time; None without a trial, or where it does not fit."""
         alone = best_lone(campaign)
         target = campaign.rival(alone, seed, order) if alone else None
-        stretch = 1.0
+        stretch = self.way.stretch(self.ratio, PARAMETERS) if isinstance(self.way, Recipe) else 1.0
+        if stretch == math.inf:
+            return None
         if isinstance(self.way, Recipe):
-            stretch = self.way.stretch(self.ratio, PARAMETERS)
-            found = campaign.rival(self.way, seed, order) if stretch < float("inf") else Trained([])
+            found = campaign.rival(self.way, seed, order)
         else:
             found = campaign.ours(self.way, self.ratio, seed, order)
         if target is None or found is None:
             return None
-        at = reached(found.points(stretch), target.loss)
-        return at[0] / target.curve[-1][0] if at else float("inf")
+        points, whole = found.points(stretch), target.curve[-1][0]
+        if at := reached(points, target.loss):
+            return Share(at[0] / whole, True)
+        return Share(points[-1].seconds / whole, False)
 
 
 def best_lone(campaign: Campaign) -> Recipe | None:
@@ -230,8 +224,8 @@ def choices(side: str, ratio: float) -> list[Choice]:
 
 def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     """Return the best trial of a side at one R on the first seed; of those that miss the loss, any."""
-    shares = [(share, place) for place, one in enumerate(choices(side, ratio)) if (share := one.share(campaign, 0, 0))]
-    return choices(side, ratio)[min(shares)[1]] if shares else None
+    found = [(share.rank, one) for one in choices(side, ratio) if (share := one.share(campaign, 0, 0))]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def train(campaign: Campaign, options: Namespace) -> None:
@@ -246,26 +240,6 @@ def train(campaign: Campaign, options: Namespace) -> None:
         for seed, order in more:
             for one in chosen:
                 one.share(campaign, seed, order)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A side at one R: the best trial's time over the lone worker's, on each seed and order that is there."""
-
-    side: str
-    ratio: float
-    way: str
-    shares: list[float]
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.shares)
-
-    def __str__(self) -> str:
-        if self.mean == float("inf"):
-            return "missed"
-        low, high = min(self.shares), max(self.shares)
-        return f"{self.mean:.0%}" + (f" ({low:.0%} to {high:.0%})" if len(self.shares) > 1 else "")
 
 
 def runs(options: Namespace) -> list[tuple[int, int]]:
@@ -289,63 +263,6 @@ def told(way: Recipe | str) -> str:
     if isinstance(way, str):
         return way.partition("_momentum100")[0] if "tuned" not in way else "tuned"
     return f"H {way.steps}" + (f", {way.wait} late" if way.wait else "")
-
-
-def table(found: list[Row]) -> Iterator[str]:
-    """Yield a table in Markdown: a row for each side, a column for each R."""
-    ratios = sorted({row.ratio for row in found})
-    yield f"| side | {' | '.join(f'R = {ratio:,.0f}' for ratio in ratios)} |"
-    yield "|" + "---|" * (len(ratios) + 1)
-    for side in dict.fromkeys(row.side for row in found):
-        at = {row.ratio: row for row in found if row.side == side}
-        cells = [f"{at[ratio]}; {at[ratio].way}" if ratio in at else "" for ratio in ratios]
-        yield f"| {side} | {' | '.join(cells)} |"
-
-
-def machines() -> dict[str, float]:
-    """Return R of each machine over `USUAL_MBIT` with `USUAL_STEP` tokens a step."""
-    return {name: peak * IN_USE / (USUAL_MBIT / 8 * 1e6 * USUAL_STEP) for name, peak in MACHINES.items()}
-
-
-def picture(found: list[Row], folder: Path) -> None:
-    """Draw each side's share of the lone worker's time against R, and the table behind it."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
-    for side in dict.fromkeys(row.side for row in found):
-        here = [row for row in found if row.side == side and row.mean < float("inf")]
-        ours = side.startswith("ours")
-        (line,) = axis.plot(
-            [row.ratio for row in here], [100 * row.mean for row in here], "o-" if ours else ".--", label=side
-        )
-        for row in here:
-            if len(row.shares) > 1:
-                axis.vlines(row.ratio, 100 * min(row.shares), 100 * max(row.shares), color=line.get_color(), alpha=0.4)
-    axis.axhline(100, color="#888888", linewidth=1)
-    axis.axhline(25, color="#888888", linewidth=1, linestyle=":")
-    axis.set_xscale("log")
-    axis.set_ylim(20, 200)
-    axis.set_yscale("log")
-    axis.set_yticks([25, 40, 60, 100, 200], ["25%", "40%", "60%", "100%", "200%"])
-    for name, ratio in machines().items():
-        if ratio <= 2 * max(RATIOS):
-            axis.annotate(name, (ratio, 205), rotation=30, fontsize=8, annotation_clip=False)
-    axis.set_xlabel("R = FLOP/s / (bytes/s * tokens a step)")
-    axis.set_ylabel("time to the lone worker's loss, of its time")
-    axis.legend(frameon=False, fontsize=8)
-    axis.grid(True, color="#E4E4E4")
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "reach.png", dpi=120)
-    plt.close(figure)
-    with (folder / "reach.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["side", "R", "trial", "seeds and orders", "mean share", "least", "most"])
-        for row in found:
-            figures = [f"{share:.4f}" for share in (row.mean, min(row.shares), max(row.shares))]
-            writer.writerow([row.side, f"{row.ratio:g}", row.way, len(row.shares), *figures])
 
 
 def main() -> None:
@@ -378,7 +295,7 @@ def main() -> None:
     for line in table(found):
         print(line)
     for name, ratio in machines().items():
-        print(f"{name}: R = {ratio:,.3g} over {USUAL_MBIT:g} Mbit/s with {USUAL_STEP:,} tokens a step")
+        print(f"{name}: R = {ratio:,.3g} with {USUAL_STEP:,} tokens a step")
     if options.pictures:
         picture(found, options.pictures)
 
