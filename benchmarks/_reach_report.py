@@ -96,6 +96,14 @@ def picture(found: list[Row], folder: Path) -> None:
         for row in here:
             if len(row.times) > 1:
                 axis.vlines(row.ratio, 100 * min(row.times), 100 * max(row.times), color=line.get_color(), alpha=0.4)
+        missed = [row for row in found if row.side == side and not row.met]
+        axis.plot(
+            [row.ratio for row in missed],
+            [100 * max(row.times) for row in missed],
+            "^",
+            fillstyle="none",
+            color=line.get_color(),
+        )  # not before
     axis.axhline(100, color="#888888", linewidth=1)
     axis.axhline(25, color="#888888", linewidth=1, linestyle=":")
     axis.set_xscale("log")
