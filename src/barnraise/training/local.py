@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,7 +21,9 @@ from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
+from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
+from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
 
 LONGEST_RAMP = 50
 """Steps over which a new worker's rate rises, at most: longer ramps cost more than they save."""
@@ -45,15 +49,21 @@ class LocalTrainer:
         precision: str = FULL_PRECISION,
         device: str = "cpu",
         tokens_at_once: int | None = None,
+        compiled: bool = False,
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self._inner = optimizer, dict(options), decays
         self.optimizer = self._new_optimizer()
-        self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self.gradient_clip, self.proximal = gradient_clip, proximal
+        self.precision = usable_precision(precision, self.device)
+        use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
+        self.remarks = list[str]()  # about this machine, for its owner
+        self.compiled = compiled and self._compile()
         self.skipped = 0  # steps so far that were skipped as not finite
         self._anchor: Tensor | None = None
+        self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
 
     def anew(self) -> LocalTrainer:
@@ -65,16 +75,38 @@ class LocalTrainer:
 
     def load(self, parameters: Tensor) -> None:
         """Load `parameters` (float32 [d]) as the start."""
+        self.hold()
         self.flat.vector.copy_(parameters)
+        self.flat.loads += 1
+        self.anchor()
+
+    def anchor(self) -> None:
+        """Let a task start at the present parameters, for FedProx."""
         if self.proximal:
             self._anchor = self.flat.vector.clone()
 
-    def shift(self, offset: Tensor) -> None:
-        """Move the parameters by `offset` (float32 [d]) between two steps, and the task's start for FedProx too."""
-        offset = offset.to(self.device)
+    def copy_out(self, into: Tensor, pool: Executor | None = None) -> Transfer:
+        """Copy the parameters `into` main memory, while the next gradient is computed: by the device, or by `pool`."""
+        self.hold()
+        self._reading = copy_out(self.flat.vector, into, pool)
+        return self._reading
+
+    def hold(self) -> None:
+        """Wait before the parameters change until no copy of them is under way."""
+        self._reading.hold()
+        self._reading = DONE
+
+    def shift(self, offset: Tensor) -> Transfer:
+        """Move the parameters by `offset` (float32 [d]) between two steps, and the task's start for FedProx too.
+
+        `offset` is needed until the returned transfer is done.
+        """
+        self.hold()
+        offset = offset.to(self.device, non_blocking=True)
         self.flat.vector.add_(offset)
         if self._anchor is not None:
             self._anchor.add_(offset)
+        return OnStream(torch.cuda.current_stream()) if offset.is_cuda else DONE
 
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
@@ -110,6 +142,7 @@ class LocalTrainer:
             return None
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
+        self.hold()
         self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
         return mean
@@ -128,6 +161,20 @@ class LocalTrainer:
                 if rows < 2:
                     raise
                 self.tokens_at_once = rows // 2 * batch[0].shape[1]
+            except Exception as error:
+                if not self.compiled:
+                    raise
+                self.compiled, self.module._compiled_call_impl = False, None
+                first = (str(error).strip() or type(error).__name__).splitlines()[0]
+                warnings.warn(f"training.compile: the model is not compiled, since that failed: {first}", stacklevel=2)
+
+    def _compile(self) -> bool:
+        """Have the model compiled at its first use, if this machine can."""
+        if reason := why_not_compiled(self.device):
+            self.remarks.append(f"training.compile: the model is not compiled, since {reason}")
+            return False
+        self.module.compile()
+        return True
 
     def _accumulate(self, batch: Batch) -> float:
         self.flat.gradient.zero_()
