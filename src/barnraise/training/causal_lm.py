@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED
+from barnraise.models.attention import apart
 from barnraise.training.problem import Problem, Tensors
 
 
@@ -41,6 +42,6 @@ class CausalLM(Problem):
 
 def _predicted(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
     """Return the logits [rows, length - 1, vocabulary] of the labels [rows, length - 1]."""
-    inputs = {name: values for name, values in batch.items() if name != "labels"}
+    inputs = apart(module, {name: values for name, values in batch.items() if name != "labels"})
     logits: Tensor = module(**inputs, use_cache=False).logits
     return logits[:, :-1].float(), batch["labels"][:, 1:]
