@@ -102,7 +102,7 @@ def test_a_machine_without_the_problem_declines_and_others_continue(barnraise, k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raises", "nan"])
-def test_a_loss_that_fails_on_some_rows_ends_tasks_alone(barnraise, known: str, fault: str, tmp_path: Path) -> None:
+def test_a_loss_that_fails_on_some_rows_ends_no_run(barnraise, known: str, fault: str, tmp_path: Path) -> None:
     path = write(tmp_path, fault=fault)
     content = json.loads(path.read_text()) | {"workers": [{"name": "ann"}, {"name": "bob"}]}
     path.write_text(json.dumps(content))
@@ -110,7 +110,5 @@ def test_a_loss_that_fails_on_some_rows_ends_tasks_alone(barnraise, known: str, 
     assert train.wait() == 0, train.text()
     result = train.json()
     assert result["tokens"] >= 8_000
-    if fault == "raises":
-        assert "gave a task back: the problem Line raised ValueError: a row is odd" in " ".join(train.text().split())
     certificate = verify(RunDirectory(Path(result["run_dir"])))
     assert certificate.findings == []

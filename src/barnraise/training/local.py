@@ -25,7 +25,7 @@ from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
-from barnraise.training.problem import Problem, Tensors, careful
+from barnraise.training.problem import Problem, Tensors, careful, is_own
 from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
 
 CPU = torch.device("cpu")
@@ -219,15 +219,17 @@ class LocalTrainer:
     ) -> tuple[int, float]:
         """Step through `batches` until they end or `after_step(batches so far)` is false: (steps taken, mean loss).
 
-        Batches whose step was skipped count towards neither; the loss is NaN when all were.
+        Batches whose step was skipped count towards neither; the loss is NaN when all were. With a problem of the
+        user's own they count as steps, unless all were skipped: rows on which its loss fails would fail again.
         """
-        steps, total, self.raised = 0, 0.0, ""
+        steps, number, total, self.raised = 0, 0, 0.0, ""
         for number, batch in enumerate(batches, 1):
             if (loss := self.step(batch, learning_rate)) is not None:
                 steps, total = steps + 1, total + loss
             if not after_step(number):
                 break
-        return steps, total / steps if steps else math.nan
+        taken = number if steps and is_own(self.problem) else steps
+        return taken, total / steps if steps else math.nan
 
     @property
     def fresh(self) -> bool:

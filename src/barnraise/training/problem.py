@@ -119,10 +119,15 @@ class Problem:
         return sum(size for place, size in kept.items() if place not in own) + 1
 
 
+def is_own(problem: Problem) -> bool:
+    """Return whether the problem's code is of the user, and not of this package."""
+    return not type(problem).__module__.startswith("barnraise.")
+
+
 @contextmanager
 def careful(problem: Problem) -> Iterator[None]:
     """Raise ProblemError where the code of a problem that is not of this package raises."""
-    if type(problem).__module__.startswith("barnraise."):
+    if not is_own(problem):
         yield
         return
     try:

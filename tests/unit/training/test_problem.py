@@ -85,6 +85,18 @@ def test_a_loss_that_is_nan_takes_no_step() -> None:
     assert torch.equal(trainer.flat.vector, before)
 
 
+def test_steps_on_which_the_loss_fails_count_as_done() -> None:
+    """Else the rest of the task would be given out again, and fail again."""
+    good, bad = np.zeros((2, 3), np.float32), np.full((2, 3), 0.995, np.float32)
+    several = [{"x": x, "y": np.zeros(2, np.float32)} for x in (good, bad, good)]
+    for fault in ("nan", "raises"):
+        trainer = LocalTrainer(nn.Linear(3, 1), **SGD, problem=Line(fault=fault))
+        steps, loss = trainer.run(iter(several), 0.1)
+        assert (steps, trainer.skipped) == (3, 1)
+        assert np.isfinite(loss)
+        assert trainer.run(iter(several[1:2]), 0.1)[0] == 0
+
+
 def test_a_loss_that_does_not_depend_on_the_parameters_is_named() -> None:
     class Constant(Line):
         def loss(self, module: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
