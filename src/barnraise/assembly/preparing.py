@@ -10,11 +10,12 @@ from pathlib import Path
 
 from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
-from barnraise.config.data_sections import TextData
+from barnraise.config.data_sections import FileData, HeldOut, TextData
 from barnraise.config.load import dump
-from barnraise.core.errors import StorageError
+from barnraise.core.errors import DataError, StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.models import memory
+from barnraise.plan.data_files import held_out_share
 from barnraise.plan.dataset import tokenizer_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys
@@ -77,6 +78,8 @@ def make_dataset(plan: Plan, folder: Path) -> None:
     """Make the dataset that the run file's data section describes."""
     run_file = plan.run_file
     data = run_file.data
+    if isinstance(data, FileData) and (data.kind != "text" or data.mixture or isinstance(data.held_out, HeldOut)):
+        raise DataError("only plain text with a share as held_out can be prepared yet")
     if isinstance(data, TextData):
         from barnraise.data import text
 
@@ -85,7 +88,7 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             data.files,
             tokenizer=tokenizer_of(run_file),
             context=data.context,
-            held_out=data.held_out,
+            held_out=held_out_share(data),
             seed=run_file.run.seed,
             shard_bytes=data.shard_bytes,
         )

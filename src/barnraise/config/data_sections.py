@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from barnraise.config.section import Section
-from barnraise.config.values import Bytes, Range, RowLengths, Text
+from barnraise.config.values import MAX_COUNT, Bytes, Positive, Range, RowLength, RowLengths, Text
 
 Retokenize = Annotated[
     bool,
@@ -18,14 +18,84 @@ Retokenize = Annotated[
 ]
 
 
-class TextData(Section):
-    """Text from files and folders, by bytes or with a tokenizer found on disk."""
+class Fields(Section):
+    """The names of a record's fields in these files, where they are not the usual ones."""
 
-    kind: Literal["text"] = Field(description="This section describes text.")
+    model_config = ConfigDict(json_schema_extra={"x-expected": "a section of keys, each our name of a field: theirs"})
+
+    text: Text | None = Field(default=None, description="The text to train on; usually `text`.")
+    messages: Text | None = Field(
+        default=None, description="The list of a conversation's messages; usually `messages` or `conversations`."
+    )
+    prompt: Text | None = Field(default=None, description="What is asked, as text or messages; usually `prompt`.")
+    completion: Text | None = Field(default=None, description="The answer to it; usually `completion`.")
+    instruction: Text | None = Field(default=None, description="What is asked, in Alpaca's form; `instruction`.")
+    input: Text | None = Field(default=None, description="Text that an instruction is about; usually `input`.")
+    output: Text | None = Field(default=None, description="The answer in Alpaca's form; usually `output`.")
+    system: Text | None = Field(default=None, description="A system message beside the others; usually `system`.")
+    tools: Text | None = Field(default=None, description="The tools that a chat template lists; usually `tools`.")
+    role: Text | None = Field(default=None, description="The role, in each message; usually `role` or `from`.")
+    content: Text | None = Field(default=None, description="The words, in each message; usually `content` or `value`.")
+
+
+class HeldOut(Section):
+    """The choice of the examples kept for evaluation: by a share, by files, or by the value of a field."""
+
+    model_config = ConfigDict(json_schema_extra={"x-expected": "a section of keys: share, files or field"})
+
+    share: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        default=None,
+        description="About this share of the examples, whole ones, by a hash of their content and of run.seed: an "
+        "example stays on its side when files are added.",
+    )
+    by: Text | None = Field(
+        default=None,
+        description="With a share: the field whose value is hashed instead of the content, so that all examples with "
+        "the same value (an author, a document) are on the same side.",
+    )
+    files: list[Text] = Field(default=[], description="Files, folders or glob patterns of examples that are all kept.")
+    field: Text | None = Field(default=None, description="The field whose value decides, such as `split`.")
+    values: list[bool | int | Text] = Field(
+        default=[], description="Values of the field: examples that have one of them are kept."
+    )
+
+
+class MixtureEntry(Section):
+    """One of several sources of examples, and how often its examples are repeated."""
+
     files: list[Text] = Field(
-        min_length=1,
-        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in. "
-        "They hold plain text: records, tables, archives and documents of other programs are refused.",
+        min_length=1, description="Files, folders or glob patterns, as in `data.files`, which is then left out."
+    )
+    weight: Positive | None = Field(
+        default=None,
+        description="Share of the mixture's examples, relative to the weights of the others: the source that is "
+        "largest for its weight is read once, others as often as their weight needs. All sources have a weight, or "
+        "none.",
+    )
+    epochs: Annotated[float, Field(gt=0, le=1000)] | None = Field(
+        default=None,
+        description="How often each example of the source is in the data: once when not given; 2.5 is twice, and a "
+        "third time for half of them.",
+    )
+    fields: Fields | None = Field(default=None, description="Names of fields in this source, instead of `data.fields`.")
+
+
+HeldOutShare = Annotated[float, Field(gt=0, le=0.5)]
+
+
+class FileData(Section):
+    """The keys that the kinds of data from files have in common."""
+
+    kind: str
+    files: list[Text] = Field(
+        default=[],
+        description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
+    )
+    mixture: Annotated[list[MixtureEntry], Field(max_length=100)] = Field(
+        default=[], description="Several sources, each with a weight or a number of epochs, instead of files."
+    )
+    fields: Fields = Field(
+        default_factory=lambda: Fields(), description="Names of the records' fields, where they are not the usual ones."
     )
     tokenizer: Text | None = Field(
         default=None,
@@ -33,16 +103,73 @@ class TextData(Section):
         "folder `model.path`, and `bytes` for a model without a path.",
     )
     retokenize: Retokenize = False
+    context: RowLengths
+    held_out: HeldOutShare | HeldOut = Field(
+        default=0.05,
+        description="Share of the examples kept for evaluation, or a section: by files, by a field.",
+        json_schema_extra={"x-expected": "a number above 0 and at most 0.5, or a section of keys"},
+    )
+    skip_bad: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_COUNT,
+        description="Most records that may be left out because they are no valid examples; one more ends the "
+        "preparation with an error. How many were left out, and why, is told.",
+    )
+    deduplicate: Literal["none", "exact", "near"] = Field(
+        default="exact",
+        description="Drop all but the first of equal examples (exact), and also training examples that nearly equal a "
+        "held-out one, by MinHash (near). Files of plain text are compared as a whole, in all cases.",
+    )
+    shard_bytes: Annotated[Bytes, Field(le=64 << 20)] = Field(
+        default=32 << 20,
+        description="Most bytes of a file of rows: what a worker fetches before it can begin. Smaller ones suit slow "
+        "links, larger ones fewer requests.",
+    )
+
+
+class TextData(FileData):
+    """Text from files and folders, by bytes or with a tokenizer found on disk.
+
+    Plain text, or the `text` field of JSONL, CSV, Parquet or Arrow files and of `datasets` folders.
+    """
+
+    kind: Literal["text"] = Field(description="This section describes text.")
     context: RowLengths = Field(
         default=128,
         description="Tokens a row, or up to eight ascending numbers: the text is then cut into rows of these lengths, "
         "in equal shares of tokens. The model reads the longest, of which the held-out rows are.",
     )
-    held_out: float = Field(default=0.05, gt=0, le=0.5, description="Share of the text kept for evaluation.")
-    shard_bytes: Annotated[Bytes, Field(le=64 << 20)] = Field(
-        default=32 << 20,
-        description="Most bytes of a file of rows: what a worker fetches before it can begin. Smaller ones suit slow "
-        "links, larger ones fewer requests.",
+
+
+class ChatData(FileData):
+    """Conversations from JSONL, CSV, Parquet or Arrow files and `datasets` folders, through a chat template."""
+
+    kind: Literal["chat"] = Field(description="This section describes conversations.")
+    context: RowLength = Field(
+        default=1024, description="Tokens a row. Several conversations share a row, without attention to each other."
+    )
+    chat_template: Text | None = Field(
+        default=None, description="A file with a chat template (Jinja), instead of the tokenizer's own."
+    )
+    train_on: Literal["assistant", "completion", "all"] = Field(
+        default="assistant",
+        description="The tokens to learn: every answer of the assistant, the last answer alone (completion), or all.",
+    )
+    roles: dict[Text, Literal["system", "user", "assistant", "tool"]] = Field(
+        default_factory=dict, description="Roles of the messages that have other names than the usual ones."
+    )
+
+
+class InstructData(FileData):
+    """Prompts with completions from the same files, as plain text without a chat template."""
+
+    kind: Literal["instruct"] = Field(description="This section describes prompts with completions.")
+    context: RowLength = Field(
+        default=1024, description="Tokens a row. Several examples share a row, without attention to each other."
+    )
+    train_on: Literal["completion", "all"] = Field(
+        default="completion", description="The tokens to learn: those of the completions, or all."
     )
 
 

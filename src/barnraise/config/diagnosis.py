@@ -93,6 +93,9 @@ def unknown_key(path: Path, content: dict[str, Any]) -> str:
         return f"unknown key here; it belongs under {' or '.join(home.section for home in homes)}"
     if homes:
         return f"unknown key here; it is {' or '.join(dict.fromkeys(map(str, homes)))}"
+    if kinds := _kinds_with(section, key):
+        have = "have" if len(kinds) > 1 else "has"
+        return f"unknown key for kind: {content['data'].get('kind')}; {' and '.join(kinds)} {have} it"
     if key in NAMED:
         return f"unknown key; it is {NAMED[key].hint}"
     spellings = _spellings(heading)
@@ -107,6 +110,13 @@ def unknown_key(path: Path, content: dict[str, Any]) -> str:
         home = _homes()[elsewhere][0]
         return f"unknown key; did you mean '{home.key}' under {home.section}?"
     return f"unknown key; known here: {', '.join(here)}"
+
+
+def _kinds_with(section: Path, key: str) -> list[str]:
+    """Return the kinds of data that have a key of the data section."""
+    if section != ("data",):
+        return []
+    return [kind for kind in known_kinds() if key in known_keys(section, {"data": {"kind": kind}})]
 
 
 class _Home(NamedTuple):

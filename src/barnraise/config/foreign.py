@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HF, TRL, AXOLOTL, FLOWER, DILOCO = "HF Trainer", "TRL", "Axolotl", "Flower", "DiLoCo"
-TRAINERS = (HF, TRL, AXOLOTL, FLOWER, DILOCO)
+FACTORY = "LLaMA-Factory"
+TRAINERS = (HF, TRL, AXOLOTL, FACTORY, FLOWER, DILOCO)
 
 
 class Foreign(NamedTuple):
@@ -28,6 +29,8 @@ class Foreign(NamedTuple):
 
 _TOKENS = "a budget of tokens for the whole fleet; for epochs, multiply them by the tokens of the data"
 _SHARED = "each machine computes the whole model: what one cannot hold in memory, it cannot train"
+_LOCAL = "files and folders of this machine; nothing is downloaded"
+_PACKED = "several examples share a row, without attention to each other, and text runs on from row to row"
 _ROUNDS = f"{_TOKENS}; a version closes when enough nodes have contributed, without rounds"
 
 FOREIGN: tuple[Foreign, ...] = (
@@ -75,18 +78,31 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("label_smoothing_factor", HF, note="the loss is plain cross-entropy"),
     Foreign("model_name_or_path", TRL, "model.path", "a local folder; nothing is downloaded"),
     Foreign("tokenizer_name_or_path", TRL, "data.tokenizer", "a local folder or file; nothing is downloaded"),
-    Foreign("dataset_name", TRL, "data.files", "local text files; nothing is downloaded"),
-    Foreign("dataset_text_field", TRL, note="data.files are plain text: extract that field to .txt files"),
+    Foreign("dataset_name", TRL, "data.files", _LOCAL),
+    Foreign("dataset_path", TRL, "data.files", _LOCAL),
+    Foreign("dataset_text_field", TRL, "data.fields", "as {text: NAME}"),
+    Foreign("assistant_only_loss", TRL, "data.train_on", "assistant, which is the default of kind: chat"),
+    Foreign("completion_only_loss", TRL, "data.train_on", "completion, which is the default of kind: instruct"),
+    Foreign("chat_template_path", TRL, "data.chat_template", "a file"),
+    Foreign("eval_dataset", TRL, "data.held_out", "as {files: [NAME]}"),
     Foreign("max_seq_length", TRL, "data.context"),
     Foreign("max_length", TRL, "data.context"),
-    Foreign("packing", TRL, note="text is always packed into rows of data.context tokens"),
+    Foreign("packing", TRL, note=_PACKED),
     Foreign("peft_config", TRL, "training.adapter", "with peft's r as rank and lora_alpha as alpha"),
     Foreign("load_in_4bit", TRL, "training.adapter", "base in it is int8 at least"),
     Foreign("load_in_8bit", TRL, "training.adapter", "base: int8 in it"),
     Foreign("base_model", AXOLOTL, "model.path", "a local folder; nothing is downloaded"),
-    Foreign("datasets", AXOLOTL, "data.files", "local text files; nothing is downloaded"),
+    Foreign("datasets", AXOLOTL, "data.files", f"or data.mixture; {_LOCAL}"),
+    Foreign("train_on_inputs", AXOLOTL, "data.train_on", "all for true, completion for false"),
+    Foreign("roles_to_train", AXOLOTL, "data.train_on", "assistant for that role alone, or all"),
+    Foreign("train_on_eos", AXOLOTL, note="the end of each trained answer is learnt"),
+    Foreign("field_messages", AXOLOTL, "data.fields", "as {messages: NAME}"),
+    Foreign("message_property_mappings", AXOLOTL, "data.fields", "as {role: NAME, content: NAME}"),
+    Foreign("test_datasets", AXOLOTL, "data.held_out", "as {files: [NAME]}"),
+    Foreign("pad_to_sequence_len", AXOLOTL, note="all rows have data.context tokens"),
+    Foreign("dataset_prepared_path", AXOLOTL, note="the rows are in the run directory"),
     Foreign("sequence_len", AXOLOTL, "data.context"),
-    Foreign("sample_packing", AXOLOTL, note="text is always packed into rows of data.context tokens"),
+    Foreign("sample_packing", AXOLOTL, note=_PACKED),
     Foreign("micro_batch_size", AXOLOTL, "training.batch_size", "rows a step of one node"),
     Foreign("num_epochs", AXOLOTL, "training.tokens", _TOKENS),
     Foreign("val_set_size", AXOLOTL, "data.held_out", "a share"),
@@ -97,6 +113,18 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("lora_target_modules", AXOLOTL, "training.adapter", "targets in it"),
     Foreign("flash_attention", AXOLOTL, note="transformers' own choice of attention is used"),
     Foreign("wandb_project", AXOLOTL, note="`barnraise report RUN_DIR` makes a page with charts"),
+    Foreign("dataset", FACTORY, "data.files", f"or data.mixture; {_LOCAL}"),
+    Foreign("dataset_dir", FACTORY, "data.files", _LOCAL),
+    Foreign("template", FACTORY, "data.chat_template", "a file; the tokenizer's own when not given"),
+    Foreign("cutoff_len", FACTORY, "data.context"),
+    Foreign("val_size", FACTORY, "data.held_out", "a share"),
+    Foreign("mask_history", FACTORY, "data.train_on", "completion for the last answer alone"),
+    Foreign("train_on_prompt", FACTORY, "data.train_on", "all"),
+    Foreign("interleave_probs", FACTORY, "data.mixture", "with a weight for each source"),
+    Foreign("mix_strategy", FACTORY, "data.mixture", "with a weight for each source"),
+    Foreign("neat_packing", FACTORY, note=_PACKED),
+    Foreign("formatting", FACTORY, "data.kind", "the form of a record follows from its fields"),
+    Foreign("columns", FACTORY, "data.fields"),
     Foreign("num_rounds", FLOWER, "training.tokens", _ROUNDS),
     Foreign("num_server_rounds", FLOWER, "training.tokens", _ROUNDS),
     Foreign("fraction_fit", FLOWER, note="all nodes that are there work; aggregation.buffer_size closes a version"),

@@ -105,14 +105,20 @@ def sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]
 
 
 def inner_sections(names: Names = NO_NAMES) -> Iterator[tuple[str, str, str, list[Key]]]:
-    """Yield the same of the sections that are keys of a section, but for those that take any keys."""
-    schema = json_schema()
+    """Yield the same of the sections that are keys of a section, or entries of its lists, each once.
+
+    Those that take any keys are left out.
+    """
+    schema, seen = json_schema(), set()
     for name, section in schema["properties"].items():
         for option in _options(section, None):
             for key, value in option.get("properties", {}).items():
                 for inner in _options(value, None):
-                    if "properties" in inner and not inner.get("additionalProperties", False):
-                        path = f"{name}.{key}"
+                    listed = inner.get("type") == "array"
+                    inner = _resolved(inner.get("items", {})) if listed else inner
+                    path = f"{name}.{key}[]" if listed else f"{name}.{key}"
+                    if "properties" in inner and not inner.get("additionalProperties", False) and path not in seen:
+                        seen.add(path)
                         yield path, path, _one_line(inner["description"]), list(_keys(inner, names))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from barnraise.config.data_sections import SatData, TextData
+from barnraise.config.data_sections import ChatData, InstructData, SatData, TextData
 from barnraise.config.part_sections import AdapterSection, PartSection
 from barnraise.config.policy_sections import (
     AggregationSection,
@@ -193,7 +193,7 @@ class RunFile(Section):
 
     run: Run = Field(default_factory=lambda: Run())
     model: Model
-    data: Annotated[TextData | SatData, Field(discriminator="kind")]
+    data: Annotated[TextData | ChatData | InstructData | SatData, Field(discriminator="kind")]
     controller: ControllerSection = Field(default_factory=lambda: ControllerSection())
     workers: Annotated[list[WorkerSection], Field(max_length=10_000)] = Field(
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."

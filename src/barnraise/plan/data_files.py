@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import TextData
+from barnraise.config.data_sections import FileData, HeldOut, TextData
+from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import nearest
@@ -29,21 +30,22 @@ MOST_OPENED = 1000
 def file_problems(run_file: RunFile) -> Iterator[Problem]:
     """Yield the problems of the files that the data section names."""
     data = run_file.data
-    if not isinstance(data, TextData):
+    if not isinstance(data, FileData):
         return
     lengths = row_lengths(run_file)
     total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
-    for index, pattern in enumerate(data.files):
+    yield from _contradictions(data)
+    for key, pattern in named_files(data):
         more = files_of(pattern)
         files = list(islice(more, MOST_OPENED))
-        why = _not_text(files) if files else _nothing(pattern)
+        why = _not_text(files) if files and isinstance(data, TextData) else "" if files else _nothing(pattern)
         if why:
-            yield Problem(("data", "files", index), why)
+            yield Problem(key, why)
             need = 0
         total += sum(map(_size, files))
         while total < need and (file := next(more, None)) is not None:
             total += _size(file)
-    if total < need:
+    if total < need and (data.files or data.mixture):
         rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
         text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
         yield Problem(("data", "files"), text)
@@ -54,32 +56,80 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
 
 def empty_files(run_file: RunFile) -> Iterator[Problem]:
     """Yield a warning for each file that is named itself, and is empty."""
-    files = run_file.data.files if isinstance(run_file.data, TextData) else []
-    for index, name in enumerate(files):
+    for key, name in named_files(run_file.data) if isinstance(run_file.data, FileData) else []:
         path = Path(name).expanduser()
         if path.is_file() and not _size(path):
-            yield Problem(("data", "files", index), f"'{name}' is empty")
+            yield Problem(key, f"'{name}' is empty")
+
+
+def named_files(data: FileData) -> Iterator[tuple[Key, str]]:
+    """Yield the key and the text of every file, folder or pattern that is named for training or evaluation."""
+    yield from ((("data", "files", index), pattern) for index, pattern in enumerate(data.files))
+    for number, entry in enumerate(data.mixture):
+        yield from ((("data", "mixture", number, "files", at), pattern) for at, pattern in enumerate(entry.files))
+    if isinstance(data.held_out, HeldOut):
+        kept = data.held_out.files
+        yield from ((("data", "held_out", "files", at), pattern) for at, pattern in enumerate(kept))
+
+
+def _contradictions(data: FileData) -> Iterator[Problem]:
+    """Yield problems of keys that exclude or need each other."""
+    if data.files and data.mixture:
+        yield Problem(("data", "files"), "is given beside data.mixture; move it into the mixture as a source")
+    if not data.files and not data.mixture:
+        yield Problem(("data", "files"), "is missing; give a list of files, folders or patterns, or a data.mixture")
+    weights = [number for number, entry in enumerate(data.mixture) if entry.weight is not None]
+    if weights and len(weights) < len(data.mixture):
+        without = next(number for number in range(len(data.mixture)) if number not in weights)
+        text = f"has no weight, but data.mixture[{weights[0]}] has one; give a weight to all sources, or to none"
+        yield Problem(("data", "mixture", without), text)
+    for number, entry in enumerate(data.mixture):
+        if entry.weight is not None and entry.epochs is not None:
+            text = "has a weight and epochs; keep one: a weight tells the epochs"
+            yield Problem(("data", "mixture", number), text)
+    if isinstance(data.held_out, HeldOut):
+        yield from _choices(data.held_out)
+
+
+def _choices(held_out: HeldOut) -> Iterator[Problem]:
+    """Yield problems of a choice of held-out examples that says too little or too much."""
+    place = ("data", "held_out")
+    chosen = [name for name in ("share", "files", "field") if getattr(held_out, name)]
+    if len(chosen) != 1:
+        has = f"has {' and '.join(chosen)}" if chosen else "has no choice"
+        yield Problem(place, f"{has}; give one of share, files or field")
+    if held_out.by is not None and held_out.share is None:
+        yield Problem((*place, "by"), "counts only beside a share; give `share` too, or leave it out")
+    if bool(held_out.values) != (held_out.field is not None):
+        yield Problem(place, "needs both `field` and `values`, as in {field: split, values: [test]}")
 
 
 def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     """Estimate the rows to train on, counted until there are `enough`; 0 where the files do not tell."""
     data = run_file.data
-    if not isinstance(data, TextData):
+    if not isinstance(data, FileData):
         return data.examples
-    token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - data.held_out)
+    token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - held_out_share(data))
     size, row_bytes = 0, mean_row(run_file) * token_bytes
-    sizes = (size for pattern in data.files for size in map(_size, files_of(pattern)))
+    trained = [*data.files, *(pattern for entry in data.mixture for pattern in entry.files)]
+    sizes = (size for pattern in trained for size in map(_size, files_of(pattern)))
     while size < enough * row_bytes and (more := next(sizes, None)) is not None:
         size += more
     return int(size / row_bytes)
 
 
+def held_out_share(data: FileData) -> float:
+    """Return the share of the examples that is held out: 0 where files or a field tell, which is not known yet."""
+    held_out = data.held_out
+    return (held_out.share or 0.0) if isinstance(held_out, HeldOut) else held_out
+
+
 def dataset_bytes(run_file: RunFile) -> int:
     """Estimate the bytes of the dataset on the disk: all rows, held-out ones included, as token ids."""
     token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
-    held_out = run_file.data.held_out
-    share = held_out if isinstance(held_out, float) else 0.0
-    rows = training_rows(run_file) / (1 - share) + (held_out if isinstance(held_out, int) else 0)
+    data = run_file.data
+    share, others = (held_out_share(data), 0) if isinstance(data, FileData) else (0.0, data.held_out)
+    rows = training_rows(run_file) / (1 - share) + others
     return int(rows * mean_row(run_file) * token_bytes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnraise.config.data_sections import SatData, TextData
+from barnraise.config.data_sections import FileData, SatData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
@@ -37,7 +37,7 @@ def longest_row(run_file: RunFile) -> int:
 
 def shard_bytes(run_file: RunFile) -> int:
     """Return the most bytes of a file of rows."""
-    return run_file.data.shard_bytes if isinstance(run_file.data, TextData) else SHARD_BYTES
+    return run_file.data.shard_bytes if isinstance(run_file.data, FileData) else SHARD_BYTES
 
 
 def mean_row(run_file: RunFile) -> int:
@@ -57,17 +57,17 @@ def sat_options(run_file: RunFile) -> SatOptions:
 
 
 def tokenizer_of(run_file: RunFile) -> str:
-    """Return the tokenizer of text data: `bytes` or a path.
+    """Return the tokenizer of data from files: `bytes` or a path.
 
     Without a `data.tokenizer` it is the model folder's.
     """
-    assert isinstance(run_file.data, TextData)
+    assert isinstance(run_file.data, FileData)
     return run_file.data.tokenizer or run_file.model.path or "bytes"
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:
     """Return the tokens of the run's data; DataError when a tokenizer cannot be read."""
-    if isinstance(run_file.data, TextData):
+    if isinstance(run_file.data, FileData):
         from barnraise.data import tokenizers
 
         coder = tokenizers.load(tokenizer_of(run_file))

@@ -259,8 +259,23 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
         ("controller", {"port": 70000}, "port", "is 70000, but must be a whole number from 0 to 65535"),
         ("controller", {"host": None}, "host", "is null, but must be text"),
         ("run", {"name": "a/b"}, "name", "is 'a/b' (text), but must be a name of up to 64 letters"),
-        ("data", {"files": []}, "files", "is [] (a list), but must be a list with at least one entry, each text"),
-        ("data", {"kind": "txt"}, "kind", "is 'txt' (text), but must be sat or text; did you mean 'text'?"),
+        ("data", {"files": "a.txt"}, "files", "is 'a.txt' (text), but must be a list, each text"),
+        (
+            "data",
+            {"mixture": [{"files": []}]},
+            "mixture[0].files",
+            "is [] (a list), but must be a list with at least one",
+        ),
+        ("data", {"held_out": 0.9}, "held_out", "is 0.9, but must be a number above 0 and at most 0.5, or a section"),
+        ("data", {"held_out": {"flies": ["a"]}}, "held_out.flies", "unknown key; did you mean 'files'?"),
+        ("data", {"fields": {"txt": "body"}}, "fields.txt", "unknown key; did you mean 'text'?"),
+        ("data", {"train_on": "all"}, "train_on", "unknown key for kind: text; chat and instruct have it"),
+        (
+            "data",
+            {"kind": "txt"},
+            "kind",
+            "is 'txt' (text), but must be chat or instruct or sat or text; did you mean 'text'?",
+        ),
         ("data", {"filles": ["b"]}, "filles", "unknown key; did you mean 'files'?"),
     ],
 )
@@ -273,8 +288,9 @@ def test_each_invalid_value_is_reported_under_its_key(
 
 
 def test_a_missing_key_says_what_to_give() -> None:
-    found = dict(problems({"model": {}, "data": {"kind": "text"}, "workers": [{"speed": 1}]}))
-    assert found["data.files"].startswith("is missing; give a list with at least one entry, each text: files, folders")
+    found = dict(problems({"model": {}, "data": {"kind": "text", "mixture": [{}]}, "workers": [{"speed": 1}]}))
+    expected = "is missing; give a list with at least one entry, each text: files, folders"
+    assert found["data.mixture[0].files"].startswith(expected)
     assert found["workers[0].name"].startswith("is missing; give a name")
 
 
@@ -288,7 +304,7 @@ def test_missing_sections_are_named() -> None:
 
 def test_a_data_section_without_kind() -> None:
     assert problems({"model": {}, "data": {"files": ["a"]}}) == [
-        ("data.kind", "is missing; it must be sat or text"),
+        ("data.kind", "is missing; it must be chat or instruct or sat or text"),
     ]
 
 
