@@ -15,6 +15,7 @@ from torch import nn
 from barnraise.core.errors import ExportError, InputError, StorageError, UnknownNameError
 from barnraise.exports.gguf_shapes import Array, Shape, rope_kind, shape_of
 from barnraise.exports.gguf_vocabulary import Vocabulary
+from barnraise.models.exchange.frozen_base import quietly
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -121,7 +122,8 @@ def check_fields(path: Path, config: Mapping[str, Any]) -> None:
     from transformers import AutoConfig
 
     shape = shape_of(config)
-    found = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    with quietly():
+        found = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
     fields = shape.fields(config)
     for key, own in shape.read_as.items():
         if not math.isclose(getattr(found, own), fields[key], rel_tol=1e-6):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from barnraise.core.errors import ExportError
+from barnraise.models.exchange.frozen_base import quietly
 
 PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 10, 24, 16
 
@@ -147,7 +150,8 @@ def load_folder(folder: Path, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **options)
+        with quietly(), redirect_stderr(StringIO()):  # a bar of progress that cannot be switched off
+            return AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, **options)
     except Exception as error:  # transformers raises exceptions of any type
         raise ExportError(f"the exported model in {folder} does not load: {error}; {_AGAIN}") from error
 
@@ -157,7 +161,8 @@ def load_tokenizer(folder: Path, **options: Any) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
+        with quietly():
+            return AutoTokenizer.from_pretrained(folder, local_files_only=True, **options)
     except Exception as error:  # transformers raises exceptions of any type
         raise ExportError(f"the exported tokenizer in {folder} does not load: {error}; {_AGAIN}") from error
 
@@ -179,14 +184,9 @@ def _explain(number: int, reference: Written, tokens: list[int], kind: str, toke
 
 def _greedy(model: Any, prompt: Prompt, settings: Any) -> list[int]:
     given = torch.tensor([prompt.ids])
-    with torch.inference_mode():
-        made = model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
-            generation_config=settings,
-            do_sample=False,
-            max_new_tokens=prompt.room,
-        )
+    settings.do_sample, settings.max_new_tokens = False, prompt.room
+    with torch.inference_mode(), quietly():
+        made = model.generate(given, attention_mask=torch.ones_like(given), generation_config=settings)
     tokens: list[int] = made[0, len(prompt.ids) :].tolist()
     return tokens
 
