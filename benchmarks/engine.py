@@ -52,7 +52,7 @@ with counter.open("r+b") as file:
 steps = 0
 while True:
     start = steps * batch % (rows.meta.shards[0].rows - batch)
-    tokens = torch.from_numpy(rows.rows(0, start, start + batch).astype(np.int64))
+    tokens = torch.from_numpy(rows.rows(0, start, start + batch)["tokens"].astype(np.int64))
     optimizer.zero_grad()
     model(input_ids=tokens, labels=tokens).loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

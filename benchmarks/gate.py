@@ -60,7 +60,7 @@ class Bench:
         self.trainer = LocalTrainer(build(config), optimizer="sgd", options={"momentum": 0.0}, gradient_clip=None)
         self.start = self.trainer.flat.vector.clone()
         self.weigher = Weigher(Evaluator(config, Exchange.of(config), dataset, GATE_ROWS))
-        self.rows = dataset.rows(0, 0, GATE_ROWS).astype("int64")
+        self.rows = dataset.rows(0, 0, GATE_ROWS)["tokens"].astype("int64")
         self.train()
         self.downhill = self.trainer.flat.gradient.clone() * 0.01
 

@@ -41,7 +41,8 @@ from transformers.utils import logging
 
 from barnraise.core.errors import BarnraiseError
 from barnraise.data import text
-from barnraise.data.shards import Dataset, labels
+from barnraise.data.batches import batch_of
+from barnraise.data.shards import Dataset
 from barnraise.emulation import namespaces
 from barnraise.models import build, config
 from barnraise.models.flat import FlatParameters
@@ -145,7 +146,7 @@ class Bench:
         folder.mkdir()
         dataset = self.dataset(seed)
         shards = enumerate(dataset.meta.shards)
-        np.save(folder / "rows.npy", np.concatenate([dataset.rows(at, 0, info.rows) for at, info in shards]))
+        np.save(folder / "rows.npy", np.concatenate([dataset.rows(at, 0, info.rows)["tokens"] for at, info in shards]))
         build.build(self.model(dataset), seed).save_pretrained(folder / "model")  # type: ignore[operator]
         seconds = options.loopback_seconds if network == "loopback" else options.seconds
         return Trial(
@@ -160,7 +161,7 @@ class Bench:
         flat.vector.copy_(torch.from_numpy(np.load(path)))
         held = dataset.held_out(HELD_OUT_ROWS)
         parts = (held[at : at + 16] for at in range(0, len(held), 16))
-        return held_out_loss(flat.module, ((part.astype(np.int64), labels(part, dataset.meta)) for part in parts))
+        return held_out_loss(flat.module, (batch_of(part, dataset.meta) for part in parts))
 
 
 def measure(bench: Bench, name: str, network: str, seed: int) -> Result:

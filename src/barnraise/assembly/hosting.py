@@ -125,7 +125,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         exchange=exchange,
         rows=dataset.index,
         held_out=dataset.meta.held_out.rows,
-        token_bytes=dataset.meta.numpy_dtype.itemsize,
+        token_bytes=dataset.meta.token_bytes,
         secret=secrets.token_bytes(32),
     )
     machine = Controller(settings, found.state, ledger.epoch)

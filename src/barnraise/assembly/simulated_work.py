@@ -132,7 +132,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             exchange=exchange,
             rows=dataset.rows_from(int(trial.skipped * dataset.num_rows)),
             held_out=dataset.meta.held_out.rows,
-            token_bytes=dataset.meta.numpy_dtype.itemsize,
+            token_bytes=dataset.meta.token_bytes,
         )
         trainer = make_trainer(module, settings.worker)
         server = parts.parameter_server(plan, initial(trainer.flat.vector, exchange), exchange)

@@ -66,10 +66,11 @@ class FormulaTrial:
         """Return a formula that the model was not trained on; one in two needs search, where the dataset has such."""
         import numpy as np
 
+        from barnraise.data.columns import TOKENS
         from barnraise.data.sat import backtracking
 
         chance = np.random.default_rng(seed)
-        rows, searched = self.dataset.held_out(), backtracking(self.dataset)
+        rows, searched = self.dataset.held_out()[TOKENS], backtracking(self.dataset)
         chosen = searched if len(searched) and chance.random() < 0.5 else rows
         return self.tokenizer.formula(chosen[int(chance.integers(len(chosen)))].tolist())
 

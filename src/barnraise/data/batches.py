@@ -3,51 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from barnraise.core.types import Batches
+from barnraise.data.columns import TOKENS, Rows, loaded_type
 from barnraise.data.meta import Format
 from barnraise.data.shards import labels, row_lengths
 
-Rows = np.ndarray[Any, Any]
-"""Token ids [any, length]."""
+__all__ = ["Batch", "Rows", "batch_of", "batches"]
 
-Batch = tuple[Rows, Rows]
+Places = npt.NDArray[np.int64]
+
+Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Token ids and labels (-100: no target), int64 [batch, length]."""
 
 
 def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
-    """Yield the rows of all `parts`, each [any, length], in random batches, each row once.
+    """Yield the rows of all `parts`, each [any], in random batches, each row once.
 
     Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
     lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
     """
     rng, size = np.random.default_rng(order.seed), order.size
-    found: list[tuple[list[Rows], Rows, int]] = []  # parts, the places of a batch among their rows, its longest row
-    for length in dict.fromkeys(part.shape[1] for part in parts):
-        alike = [part for part in parts if part.shape[1] == length]
+    found: list[tuple[list[Rows], Places, int]] = []  # parts, the places of a batch among their rows, its longest row
+    for row in dict.fromkeys(part.dtype for part in parts):
+        alike = [part for part in parts if part.dtype == row]
         lengths = np.concatenate([row_lengths(part, form) for part in alike])
         places = rng.permutation(len(lengths))
         places = places[np.argsort(lengths[places], kind="stable")]
         chosen = (places[begin : begin + size] for begin in range(0, len(places), size))
-        found += [(alike, few, lengths[few].max()) for few in chosen]
+        found += [(alike, few, int(lengths[few].max())) for few in chosen]
     for number in rng.permutation(len(found)):
         alike, few, longest = found[number]
-        batch = _taken(alike, few, longest)
-        yield batch.astype(np.int64), labels(batch, form)
+        yield batch_of(_taken(alike, few, form, longest), form)
 
 
-def _taken(parts: Sequence[Rows], places: Rows, length: int) -> Rows:
+def batch_of(rows: Rows, form: Format) -> Batch:
+    """Return `rows` as a batch."""
+    return rows[TOKENS].astype(np.int64), labels(rows[TOKENS], form)
+
+
+def _taken(parts: Sequence[Rows], places: Places, form: Format, length: int) -> Rows:
     """Return the first `length` tokens of the rows at these places of the concatenated parts.
 
     No other rows are copied, since a task may name the same rows repeatedly.
     """
     ends = np.cumsum([len(part) for part in parts])
     owners = np.searchsorted(ends, places, side="right")
-    taken = np.empty((len(places), length), parts[0].dtype)
+    taken = np.empty(len(places), loaded_type(form.fields, length, form.dtype_name))
     for owner in np.unique(owners):
         mine, part = owners == owner, parts[owner]
-        taken[mine] = part[places[mine] - (ends[owner] - len(part)), :length]
+        chosen = places[mine] - (ends[owner] - len(part))
+        for column in form.fields:
+            inside = tuple(slice(side) for side in column.sides(length))
+            taken[column.name][mine] = part[column.name][chosen, *inside]
     return taken

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,13 +17,14 @@ from msgspec import UNSET, UnsetType
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError
 from barnraise.core.types import Count, Digest
+from barnraise.data.columns import MAX_CONTEXT, MOST_COLUMNS, TEXT, RowColumn, TokenType, stored_type
 from barnraise.data.lengths import MOST_LENGTHS
 
 META, HELD_OUT = "meta.json", "held_out.bin"
 MIB = 1024 * 1024
 MAX_SHARD_BYTES = 64 * MIB
 MAX_META_BYTES = 16 * MIB
-MAX_CONTEXT, MAX_VOCAB = 1 << 20, 1 << 24
+MAX_VOCAB = 1 << 24
 
 _NAME = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,63}")
 
@@ -43,19 +44,28 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The form of the rows.
 
     `kind` and `tokenizer` name their source ("text" and "bytes", "sat" and "sat"). `context` is the tokens of a row, or
-    of the longest ones where a shard has its own length.
+    of the longest ones where a shard has its own length. A row has the column `tokens`, unless `columns` says others.
     """
 
     kind: Word
     tokenizer: Word
-    context: Length
+    context: Annotated[int, msgspec.Meta(ge=1, le=MAX_CONTEXT)]
     vocab_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_VOCAB)]
     pad_id: TokenId | None = None
     bos_id: TokenId | None = None
     eos_id: TokenId | None = None
     targets: Targets | None = None
+    columns: Annotated[tuple[RowColumn, ...], msgspec.Meta(min_length=1, max_length=MOST_COLUMNS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
+        if self.columns is UNSET and self.context < 2:
+            raise DataError(f"context is {self.context}, but a row of text has at least 2 tokens")
+        names = [column.name for column in self.fields]
+        if len(set(names)) < len(names):
+            raise DataError(f"two columns have the same name; the names are {', '.join(names)}")
+        if self.row_bytes(self.context) > MAX_SHARD_BYTES:
+            size = self.row_bytes(self.context)
+            raise DataError(f"a row has {size} bytes, but a file, which holds whole rows, may have {MAX_SHARD_BYTES}")
         ids = [self.pad_id, self.bos_id, self.eos_id]
         if self.targets is not None:
             ids += [self.targets.after, self.targets.until]
@@ -66,14 +76,18 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise DataError(f"special token {token} is outside the vocabulary of {self.vocab_size}")
 
     @property
-    def dtype_name(self) -> Literal["uint16", "uint32"]:
+    def fields(self) -> tuple[RowColumn, ...]:
+        """Return the columns of a row, those of text included."""
+        return TEXT if self.columns is UNSET else self.columns
+
+    @property
+    def dtype_name(self) -> TokenType:
         """The type of stored token ids: the smaller one that holds the vocabulary."""
         return "uint16" if self.vocab_size <= 1 << 16 else "uint32"
 
-    @property
-    def numpy_dtype(self) -> np.dtype[np.unsignedinteger]:
-        """Return the type `dtype_name`, little-endian."""
-        return np.dtype("<u2" if self.dtype_name == "uint16" else "<u4")
+    def stored_type(self, length: int) -> np.dtype[Any]:
+        """Return the type of a row of `length` in a file."""
+        return stored_type(self.fields, length, self.dtype_name)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -81,7 +95,13 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (self.context,)
 
     def row_bytes(self, length: int) -> int:
-        return length * self.numpy_dtype.itemsize
+        """Return the bytes of a row of `length` in a file."""
+        return sum(column.num_bytes(length, self.dtype_name) for column in self.fields)
+
+    @property
+    def token_bytes(self) -> int:
+        """Return the bytes of a row in a file for each of its tokens, rounded up."""
+        return -(-self.row_bytes(self.context) // self.context)
 
     def check(self) -> None:
         """Raise DataError unless every field is within its limits (a constructor does not check them all)."""
@@ -110,7 +130,7 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """meta.json: the form of the rows, and the files that hold them."""
 
-    dtype: Literal["uint16", "uint32"]
+    dtype: TokenType
     shards: Annotated[tuple[FileInfo, ...], msgspec.Meta(min_length=1, max_length=100_000)]
     held_out: FileInfo
     files: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=64)] = ()  # those of the tokenizer

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from barnraise.core.errors import DataError
 from barnraise.data import traces
+from barnraise.data.columns import TOKENS
 from barnraise.data.dimacs import Formula
 from barnraise.data.sat import backtracking, options_of
 from barnraise.data.sat_tokenizer import SatTokenizer
@@ -43,7 +44,7 @@ def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500) -> SatSc
     prompts; tokens after `<eos>` are ignored, a completion without one cannot prove anything.
     """
     style, tokenizer = options_of(dataset).style, SatTokenizer.load(dataset.folder)
-    scores = _evaluate(tokenizer, style, dataset.held_out(limit).tolist(), generate)
+    scores = _evaluate(tokenizer, style, dataset.held_out(limit)[TOKENS].tolist(), generate)
     searched = backtracking(dataset, limit).tolist()
     return replace(scores, backtracking=_evaluate(tokenizer, style, searched, generate)) if searched else scores
 

@@ -1,8 +1,9 @@
 """Token shards: a dataset as a folder of memory-mapped rows.
 
     meta.json            what the rows are (`Meta`), written last: a folder without it is not a dataset
-    train-00000.bin ...  raw little-endian uint16 (uint32 when the vocabulary needs it), shape [rows, length]
-    held_out.bin         the same, never trained on, shape [rows, context]
+    train-00000.bin ...  rows one after the other; a row of text is `length` token ids, little-endian uint16 (uint32
+                         when the vocabulary needs it), others have the columns that meta.json names
+    held_out.bin         the same, never trained on, rows of the longest length
     tokenizer.json ...   whatever is needed to read the tokens back
 
 Rows are shuffled once, when they are written, so any contiguous range is a random sample. All rows of a shard are of
@@ -20,6 +21,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,7 @@ from msgspec.structs import replace
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
+from barnraise.data.columns import LENGTH, TOKENS, Rows, check_limits, filled, loaded, stored
 from barnraise.data.lengths import SHARD_BYTES, named, shards_of
 from barnraise.data.meta import (
     HELD_OUT,
@@ -57,14 +60,15 @@ IGNORED = -100  # the label that cross-entropy leaves out
 _REMEDY = "put the file back from a copy, or make the dataset again"
 _MAX_MAPS = 64  # every mapping holds a file descriptor
 
-Tokens = npt.NDArray[np.unsignedinteger]
+Chunk = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
+"""Rows to write: token ids [any, length], or an array for each column by name."""
 
 
 def write(
     folder: Path | str,
     form: Format,
-    train: Iterable[npt.NDArray[np.integer]],
-    held_out: npt.NDArray[np.integer],
+    train: Iterable[Chunk],
+    held_out: Chunk,
     *,
     lengths: Sequence[int] = (),
     files: Mapping[str, bytes] | None = None,
@@ -74,9 +78,10 @@ def write(
     """Write a dataset; the same input and seed give the same bytes.
 
     `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk; `held_out`
-    is [n, context]; both are shuffled with `seed`. `files` are the tokenizer's, by name. A dataset already in `folder`
-    is replaced once the new one is whole; a folder with anything else in it is refused. Raises DataError (no rows,
-    wrong shape, token id outside the vocabulary, unwritable folder) and StorageError (disk full).
+    is [n, context]; both are shuffled with `seed`. Where rows have several columns, each chunk is an array for each
+    column by name. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced once the new one is
+    whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape, token id outside the
+    vocabulary, unwritable folder) and StorageError (disk full).
     """
     form.check()
     folder = Path(folder).absolute()
@@ -85,7 +90,7 @@ def write(
         _check_replaceable(folder)
         partial.mkdir(parents=True)
         rng = np.random.default_rng(seed)
-        held = _checked(held_out, form, (form.context,))
+        _, held = _checked(held_out, form, (form.context,))
         if len(held) == 0:
             raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
         scattered = _scattered(partial, form, train, lengths or (form.context,))
@@ -108,7 +113,7 @@ class Dataset:
         """Use `Dataset.open`, which checks the folder."""
         self.folder, self.meta = folder, meta
         self.index = self.rows_from(0)
-        self._maps: dict[str, Tokens] = {}
+        self._maps: dict[str, Rows] = {}
 
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Dataset:
@@ -146,8 +151,11 @@ class Dataset:
             [shard.rows for shard in shards], first, lengths=[self.meta.row_length(shard) for shard in shards]
         )
 
-    def rows(self, shard: int, start: int, stop: int) -> Tokens:
-        """Return rows start..stop-1 of a training shard: a read-only view [stop - start, the shard's row length]."""
+    def rows(self, shard: int, start: int, stop: int) -> Rows:
+        """Return rows start..stop-1 of a training shard, read-only: a structured array with a field for each column.
+
+        The column `tokens` is [stop - start, the shard's row length].
+        """
         if not 0 <= shard < len(self.meta.shards):
             raise DataError(f"shard {shard} asked for, but {self.folder} has shards 0 to {len(self.meta.shards) - 1}")
         info = self.meta.shards[shard]
@@ -155,8 +163,8 @@ class Dataset:
             raise DataError(f"rows {start} to {stop} asked for, but {info.name} has rows 0 to {info.rows}")
         return self._checked_view(info, start, stop)
 
-    def held_out(self, limit: int | None = None) -> Tokens:
-        """Return the first `limit` held-out rows (all when None) as a read-only view [n, context]."""
+    def held_out(self, limit: int | None = None) -> Rows:
+        """Return the first `limit` held-out rows (all when None), as `rows` does."""
         info = self.meta.held_out
         return self._checked_view(info, 0, info.rows if limit is None else max(1, min(limit, info.rows)))
 
@@ -165,25 +173,21 @@ class Dataset:
         content = (self.folder / META).read_bytes()
         return [_info(META, content), *self.meta.contents()]
 
-    def _checked_view(self, info: FileInfo, start: int, stop: int) -> Tokens:
-        view = self._map(info)[start:stop]
-        if int(view.max()) >= self.meta.vocab_size:
-            raise DataError(
-                f"{self.folder / info.name} holds token id {int(view.max())}, but the vocabulary has "
-                f"{self.meta.vocab_size}; make the dataset again"
-            )
-        return view
+    def _checked_view(self, info: FileInfo, start: int, stop: int) -> Rows:
+        meta = self.meta
+        rows = loaded(self._map(info)[start:stop], meta.fields, meta.row_length(info), meta.dtype_name)
+        try:
+            check_limits(rows, meta.fields, meta.vocab_size)
+        except DataError as error:
+            raise DataError(f"{self.folder / info.name} holds {error}; make the dataset again") from error
+        return rows
 
-    def _map(self, info: FileInfo) -> Tokens:
+    def _map(self, info: FileInfo) -> Rows:
         if info.name not in self._maps:
             try:
                 check_file(self.folder, info)
-                mapped = np.memmap(
-                    self.folder / info.name,
-                    dtype=self.meta.numpy_dtype,
-                    mode="r",
-                    shape=(info.rows, self.meta.row_length(info)),
-                )
+                row = self.meta.stored_type(self.meta.row_length(info))
+                mapped = np.memmap(self.folder / info.name, dtype=row, mode="r", shape=(info.rows,))
             except (OSError, ValueError) as error:
                 raise DataError(f"{self.folder / info.name} cannot be read ({error})") from error
             if len(self._maps) >= _MAX_MAPS:
@@ -192,13 +196,13 @@ class Dataset:
         return self._maps[info.name]
 
 
-def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
-    """Return the training labels of `rows` [n, context] as int64 [n, context]: the tokens, or -100 for no target.
+def labels(tokens: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
+    """Return the training labels of `tokens` [n, length] as int64 [n, length]: the tokens, or -100 for no target.
 
     Not shifted: Hugging Face models shift inside. Padding is never a target. With `form.targets`, only tokens strictly
     after an `after` token up to and including the next `until` token are; a row may hold several such regions.
     """
-    ids = rows.astype(np.int64)
+    ids = tokens.astype(np.int64)
     wanted = np.ones(ids.shape, dtype=bool)
     if form.targets is not None:
         opens, closes = ids == form.targets.after, ids == form.targets.until
@@ -211,12 +215,13 @@ def labels(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]
     return np.where(wanted, ids, IGNORED)
 
 
-def row_lengths(rows: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int64]:
-    """Count the tokens of each row before the padding at its end (0 for a row of padding): int64 [n]."""
-    if form.pad_id is None:
-        return np.full(len(rows), rows.shape[1])
-    filled = rows != form.pad_id
-    lengths: npt.NDArray[np.int64] = rows.shape[1] - np.argmax(filled[:, ::-1], axis=1)
+def row_lengths(rows: Rows, form: Format) -> npt.NDArray[np.int64]:
+    """Count the tokens of each row before the padding at its end: int64 [n]; a row of padding counts as full."""
+    tokens = rows[TOKENS] if TOKENS in (rows.dtype.names or ()) else None
+    if tokens is None or form.pad_id is None:
+        return np.full(len(rows), form.context if tokens is None else tokens.shape[1])
+    filled = tokens != form.pad_id
+    lengths: npt.NDArray[np.int64] = tokens.shape[1] - np.argmax(filled[:, ::-1], axis=1)
     return lengths
 
 
@@ -235,22 +240,20 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
             raise DataError(f"{path} does not match its sha256 in {META}, it is damaged; {_REMEDY}")
 
 
-def _scattered(
-    folder: Path, form: Format, train: Iterable[npt.NDArray[np.integer]], lengths: Sequence[int]
-) -> dict[int, Tokens]:
+def _scattered(folder: Path, form: Format, train: Iterable[Chunk], lengths: Sequence[int]) -> dict[int, Rows]:
     """Return the rows of `train` by their length, in files of their own; DataError where a length has none."""
     paths = {length: folder / f"rows-{length}" for length in lengths}
     with ExitStack() as stack:
         files = {length: stack.enter_context(path.open("wb")) for length, path in paths.items()}
         for chunk in train:
-            rows = _checked(chunk, form, lengths)
-            files[rows.shape[1]].write(rows.data)
-    found: dict[int, Tokens] = {}
+            length, rows = _checked(chunk, form, lengths)
+            files[length].write(rows.tobytes())
+    found: dict[int, Rows] = {}
     for length, path in paths.items():
         count = path.stat().st_size // form.row_bytes(length)
         if count == 0:
             raise DataError(f"no training row of {length} tokens; give more data or a smaller context")
-        found[length] = np.memmap(path, dtype=form.numpy_dtype, mode="r", shape=(count, length))
+        found[length] = np.memmap(path, dtype=form.stored_type(length), mode="r", shape=(count,))
         path.unlink()  # the mapping keeps its bytes
     return found
 
@@ -258,18 +261,18 @@ def _scattered(
 def _write(
     folder: Path,
     form: Format,
-    train: Mapping[int, Tokens],
-    held: Tokens,
+    train: Mapping[int, Rows],
+    held: Rows,
     *,
     files: Mapping[str, bytes],
     rng: np.random.Generator,
     shard_bytes: int,
 ) -> Meta:
-    most = min(shard_bytes, MAX_SHARD_BYTES) // form.numpy_dtype.itemsize
+    size = min(shard_bytes, MAX_SHARD_BYTES)
+    most = min(size * length // form.row_bytes(length) for length in train)  # tokens
     layout = shards_of({length: len(rows) for length, rows in train.items()}, most)
     shards = []
-    for number, shard in enumerate(_shuffled(train, layout, rng)):
-        length = shard.shape[1]
+    for number, (length, shard) in enumerate(_shuffled(train, layout, rng)):
         info = _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))
         shards.append(replace(info, length=UNSET if length == form.context else length))
     held_info = _put(folder, HELD_OUT, held[rng.permutation(len(held))].tobytes(), rows=len(held))
@@ -303,24 +306,34 @@ def _replace(folder: Path, new: Path) -> None:
         shutil.rmtree(old)
 
 
-def _checked(chunk: npt.NDArray[np.integer], form: Format, lengths: Sequence[int]) -> Tokens:
-    if chunk.ndim != 2 or chunk.shape[1] not in lengths:
-        raise DataError(f"rows of shape {list(chunk.shape)} given, but the dataset has rows of {named(lengths)} tokens")
-    if chunk.size and not 0 <= int(chunk.min()) <= int(chunk.max()) < form.vocab_size:
-        raise DataError(
-            f"token ids {int(chunk.min())} to {int(chunk.max())} given, but the vocabulary has {form.vocab_size}"
-        )
-    return np.ascontiguousarray(chunk, dtype=form.numpy_dtype)
+def _checked(chunk: Chunk, form: Format, lengths: Sequence[int]) -> tuple[int, Rows]:
+    """Return the length of a chunk's rows, and the rows as they lie in a file; DataError unless they fit the format."""
+    arrays = chunk if isinstance(chunk, Mapping) or chunk.dtype.names else {TOKENS: chunk}
+    names, wanted = list(arrays if isinstance(arrays, Mapping) else arrays.dtype.names or ()), form.fields
+    if sorted(names) != sorted(column.name for column in wanted):
+        columns = ", ".join(column.name for column in wanted)
+        raise DataError(f"rows with the columns {', '.join(names)} given, but the dataset has {columns}")
+    length = form.context
+    for column in wanted:
+        if LENGTH in column.shape:
+            shape, axis = arrays[column.name].shape, 1 + column.shape.index(LENGTH)
+            if len(shape) != 1 + len(column.shape) or shape[axis] not in lengths:
+                has = f"the dataset has rows of {named(lengths)} tokens"
+                raise DataError(f"rows of shape {list(shape)} given, but {has}")
+            length = shape[axis]
+            break
+    rows = filled(arrays, wanted, length, form.vocab_size, form.dtype_name)
+    return length, stored(rows, wanted, length, form.dtype_name)
 
 
 def _shuffled(
-    train: Mapping[int, Tokens], layout: Iterable[tuple[int, int]], rng: np.random.Generator
-) -> Iterator[Tokens]:
-    """Yield the shards of `layout`, (length, rows) each, which draw the rows of each length in random order."""
+    train: Mapping[int, Rows], layout: Iterable[tuple[int, int]], rng: np.random.Generator
+) -> Iterator[tuple[int, Rows]]:
+    """Yield the length and the rows of each shard of `layout`, which draw the rows of each length in random order."""
     orders = {length: rng.permutation(len(rows)) for length, rows in train.items()}
     for length, count in layout:
         chosen, orders[length] = orders[length][:count], orders[length][count:]
-        yield train[length][np.sort(chosen)][rng.permutation(count)]
+        yield length, train[length][np.sort(chosen)][rng.permutation(count)]
 
 
 def _info(name: str, content: bytes, rows: int = 0) -> FileInfo:

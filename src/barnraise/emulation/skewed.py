@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from barnraise.data.shards import Dataset, Tokens
+from barnraise.data.shards import Dataset
 
 GROUPS = 8
 BUCKETS = 256
@@ -62,16 +62,17 @@ class _Kinds(Dataset):
             places = [found[group][int(chance.integers(len(found[group])))] for group in which]
             self._instead.append(np.array(places))
 
-    def rows(self, shard: int, start: int, stop: int) -> Tokens:
+    def rows(self, shard: int, start: int, stop: int) -> Array:
         super().rows(shard, start, stop)  # refuses invalid ranges
         read = super().rows
         return np.concatenate([read(int(of), int(at), int(at) + 1) for of, at in self._instead[shard][start:stop]])
 
 
 def spread(rows: Array) -> Array:
-    """Return where each of `rows` [n, length] lies along the direction in which they differ most [n]."""
+    """Return where each of `rows` [n] lies along the direction in which their first columns differ most [n]."""
     counts = np.zeros((len(rows), BUCKETS), np.float32)
-    for column in rows.T:
+    first = rows[(rows.dtype.names or ())[0]]
+    for column in first.reshape(len(rows), -1).T:
         np.add.at(counts, (np.arange(len(rows)), column.astype(np.int64) % BUCKETS), 1.0)
     counts -= counts.mean(axis=0)
     direction = np.linalg.eigh(counts.T @ counts)[1][:, -1]

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from barnraise.core.errors import PayloadError
 from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
 from barnraise.wire.frames import Buffer
@@ -46,7 +44,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     """
     import torch
 
-    from barnraise.data.shards import labels
+    from barnraise.data.batches import batch_of
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
@@ -60,7 +58,7 @@ def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     few = trainer.rows_at_once(executor.dataset.meta.context) or size  # rows of a batch, where memory is short
     starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
     some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
-    labelled = ((rows.astype(np.int64), labels(rows, executor.dataset.meta)) for rows in some)
+    labelled = (batch_of(rows, executor.dataset.meta) for rows in some)
     losses = held_out_losses(trainer.module, labelled, str(trainer.device))
     total, weight, steps = 0.0, 0, 0
     for batch in starts:

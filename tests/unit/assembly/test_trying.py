@@ -109,7 +109,7 @@ def test_an_untrained_model_proves_nothing(formulas: Dataset) -> None:
 def test_held_out_formulas_are_drawn_search_among_them(formulas: Dataset) -> None:
     trial = FormulaTrial(None, formulas)
     drawn = {trial.held_out(seed).canonical() for seed in range(40)}
-    held = {trial.tokenizer.formula(row).canonical() for row in formulas.held_out().tolist()}
+    held = {trial.tokenizer.formula(row).canonical() for row in formulas.held_out()["tokens"].tolist()}
     searched = {trial.tokenizer.formula(row).canonical() for row in sat.backtracking(formulas).tolist()}
     assert drawn <= held | searched
     assert drawn & searched
@@ -147,7 +147,7 @@ def test_a_text_is_continued(tmp_path: Path) -> None:
 def test_the_oracle_and_the_checker_agree(formulas: Dataset) -> None:
     """The stand-in above is no weaker than the solver that it quotes."""
     trial = FormulaTrial(Oracle(formulas), formulas)
-    for row in formulas.held_out().tolist():
+    for row in formulas.held_out()["tokens"].tolist():
         formula = trial.tokenizer.formula(row)
         assert traces.check(formula, trial.tokenizer.trace(row), slots=trial.options.formulas.slots)[0]
         solved = trial.solve(formula)

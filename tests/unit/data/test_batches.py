@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import text_rows
 
 from barnraise.core.types import Batches
 from barnraise.data.batches import batches
@@ -16,7 +17,7 @@ WHOLE = Format(kind="text", tokenizer="bytes", context=CONTEXT, vocab_size=50)
 
 def padded(lengths: list[int]) -> np.ndarray:
     """Row i holds its number, i + 1, as often as it is long."""
-    return np.array([[i + 1] * n + [0] * (CONTEXT - n) for i, n in enumerate(lengths)], np.uint16)
+    return text_rows(np.array([[i + 1] * n + [0] * (CONTEXT - n) for i, n in enumerate(lengths)]))
 
 
 @given(st.lists(st.integers(1, CONTEXT), min_size=1, max_size=40), st.integers(1, 9), st.integers(0, 2**40))
@@ -48,13 +49,13 @@ def test_rows_of_like_length_go_together_in_random_order() -> None:
 
 
 def test_without_padding_nothing_is_cut() -> None:
-    rows = np.zeros((5, CONTEXT), np.uint16)
+    rows = text_rows(np.zeros((5, CONTEXT)))
     assert row_lengths(rows, WHOLE).tolist() == [CONTEXT] * 5
     assert [tokens.shape for tokens, _ in batches([rows], Batches((), 2, 0), WHOLE)].count((2, CONTEXT)) == 2
 
 
 def test_lengths_end_with_the_last_token_that_is_no_padding() -> None:
-    rows = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]], np.uint16)
+    rows = text_rows(np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]]))
     assert row_lengths(rows, PADDED).tolist() == [3, 4, 4]
 
 
@@ -66,14 +67,16 @@ def test_rows_of_several_lengths_are_never_in_one_batch(
     for _, count in parts:
         ends.append(ends[-1] + count)
     rows = [
-        np.tile(np.arange(first, first + count, dtype=np.uint16)[:, None], length)
+        text_rows(np.tile(np.arange(first, first + count)[:, None], length))
         for first, (length, count) in zip(ends, parts, strict=False)
     ]
     found = [(tokens.shape, tokens[:, 0]) for tokens, _ in batches(rows, Batches((), batch_size, seed), WHOLE)]
     assert sorted(int(row) for _, firsts in found for row in firsts) == list(range(ends[-1]))
     for (count, length), firsts in found:
         assert count <= batch_size
-        assert all(rows[int(np.searchsorted(ends, row, "right")) - 1].shape[1] == length for row in firsts)
+        assert all(
+            rows[int(np.searchsorted(ends, row, "right")) - 1].dtype["tokens"].shape == (length,) for row in firsts
+        )
     enough = -(-ends[-1] // batch_size)
     assert enough <= len(found) < enough + 3, "a length more makes one batch more at most"
 

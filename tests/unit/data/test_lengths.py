@@ -73,7 +73,7 @@ def test_each_length_has_an_equal_share_of_the_text_in_shards_of_its_own() -> No
     assert (meta.context, meta.lengths) == (64, (16, 32, 64))
     tokens, found = dict.fromkeys(LENGTHS, 0), 0
     for number, info in enumerate(meta.shards):
-        rows = dataset.rows(number, 0, info.rows)
+        rows = dataset.rows(number, 0, info.rows)["tokens"]
         assert rows.shape == (info.rows, dataset.index.lengths[number])
         tokens[rows.shape[1]] += rows.size
         found += rows.size
@@ -83,8 +83,8 @@ def test_each_length_has_an_equal_share_of_the_text_in_shards_of_its_own() -> No
         meta.num_tokens == found == sum(rows * length for rows, length in zip(index.sizes, index.lengths, strict=True))
     )
     assert dataset.num_rows == sum(info.rows for info in meta.shards)
-    assert dataset.held_out().shape == (meta.held_out.rows, 64)
-    size = found + dataset.held_out().size
+    assert dataset.held_out()["tokens"].shape == (meta.held_out.rows, 64)
+    size = found + dataset.held_out()["tokens"].size
     assert 60_002 - 2 * 64 < size <= 60_002, "the text and two ends, but for the tail on each side"
 
 
@@ -156,7 +156,7 @@ def test_more_than_eight_lengths_are_refused_in_a_description_too() -> None:
         ([64, 32], r"context \[64, 32\] does not ascend; write \[32, 64\]"),
         ([32, 32], r"context \[32, 32\] has a row length twice"),
         (list(range(8, 17)), "context has 9 row lengths, but may have 8"),
-        ([1, 32], "cannot be made: .*>= 2"),
+        ([1, 32], "context is 1, but a row of text has at least 2 tokens"),
         ([16, 50_000], "held-out part of .* does not fill one row of 50000 tokens"),
     ],
 )

@@ -32,8 +32,8 @@ def build(folder: Path, **options: Any) -> shards.Dataset:
 
 
 def all_rows(dataset: shards.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    train = np.concatenate([dataset.rows(index, 0, info.rows) for index, info in enumerate(dataset.meta.shards)])
-    return train, dataset.held_out()
+    parts = [dataset.rows(index, 0, info.rows)["tokens"] for index, info in enumerate(dataset.meta.shards)]
+    return np.concatenate(parts), dataset.held_out()["tokens"]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -65,7 +65,7 @@ def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
 def test_only_the_trace_is_learned(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data")
     tokenizer = SatTokenizer.load(dataset.folder)
-    rows = dataset.held_out()
+    rows = dataset.held_out()["tokens"]
     for row, labels in zip(rows, shards.labels(rows, dataset.meta), strict=True):
         learned = labels[labels != shards.IGNORED]
         assert tokenizer.decode_tokens(learned) == tokenizer.trace(row)
@@ -149,7 +149,7 @@ def test_a_damaged_record_is_a_data_error(tmp_path: Path) -> None:
 
 def test_the_solver_itself_scores_full_marks(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", context=72)
-    rows = dataset.held_out().tolist()
+    rows = dataset.held_out()["tokens"].tolist()
 
     def solver(prompts: list[list[int]]) -> Sequence[Sequence[int]]:
         return [row[len(prompt) :] for row, prompt in zip(rows, prompts, strict=True)]

@@ -27,7 +27,8 @@ def make(folder: Path, *, rows: int = 50, vocab: int = 300, seed: int = 0, shard
 
 
 def all_rows(dataset: Dataset) -> np.ndarray:
-    return np.concatenate([dataset.rows(number, 0, info.rows) for number, info in enumerate(dataset.meta.shards)])
+    parts = [dataset.rows(number, 0, info.rows) for number, info in enumerate(dataset.meta.shards)]
+    return np.concatenate(parts)["tokens"]
 
 
 def test_rows_come_back_shuffled_each_exactly_once(tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_rows_come_back_shuffled_each_exactly_once(tmp_path: Path) -> None:
     assert dataset.num_rows == len(found) == 50
     assert not np.array_equal(found, original)
     assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, original.tolist()))
-    assert sorted(dataset.held_out()[:, 0].tolist()) == [7, 8, 9, 10, 11]
+    assert sorted(dataset.held_out()["tokens"][:, 0].tolist()) == [7, 8, 9, 10, 11]
     assert np.array_equal(dataset.held_out(2), dataset.held_out()[:2])
     assert max(info.bytes for info in dataset.meta.shards) <= 200
 
@@ -49,7 +50,7 @@ def test_dtype_is_the_smallest_that_holds_the_vocabulary(tmp_path: Path, vocab: 
     top = np.full((3, CONTEXT), vocab - 1)
     meta = shards.write(tmp_path / "d", form, [top], top)
     assert meta.dtype == dtype
-    rows = Dataset.open(tmp_path / "d").rows(0, 0, 3)
+    rows = Dataset.open(tmp_path / "d").rows(0, 0, 3)["tokens"]
     assert rows.dtype == dtype
     assert (rows == vocab - 1).all()
 
@@ -85,7 +86,7 @@ def test_partial_opens_without_the_shards_and_names_the_missing_one(tmp_path: Pa
 def test_many_shards_are_read_with_few_mappings(tmp_path: Path) -> None:
     make(tmp_path / "d", rows=200, shard_bytes=CONTEXT * 2)
     dataset = Dataset.open(tmp_path / "d")
-    kept = dataset.rows(0, 0, 1)
+    kept = dataset.rows(0, 0, 1)["tokens"]
     before = kept.tolist()
     assert len(dataset.meta.shards) == len(all_rows(dataset)) == 200
     assert len(dataset._maps) <= 64

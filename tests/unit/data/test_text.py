@@ -88,9 +88,9 @@ def test_build_by_bytes(tmp_path: Path) -> None:
     dataset = Dataset.open(tmp_path / "out", verify=True)
     assert (meta.kind, meta.tokenizer, meta.vocab_size, meta.eos_id, meta.pad_id) == ("text", "bytes", 258, 256, 257)
     size = sum(path.stat().st_size for path in (tmp_path / "in").rglob("*.txt"))
-    assert 0.05 < dataset.held_out().size / size < 0.15
-    assert dataset.num_rows * 64 + dataset.held_out().size <= size + 20
-    assert tokenizers.of(dataset).decode(dataset.rows(0, 0, 1)[0].tolist())
+    assert 0.05 < dataset.held_out()["tokens"].size / size < 0.15
+    assert dataset.num_rows * 64 + dataset.held_out()["tokens"].size <= size + 20
+    assert tokenizers.of(dataset).decode(dataset.rows(0, 0, 1)["tokens"][0].tolist())
     again = text.build(tmp_path / "again", [tmp_path / "in"], context=64, held_out=0.1, seed=1)
     assert again == meta
     other = text.build(tmp_path / "other", [tmp_path / "in"], context=64, held_out=0.1, seed=2)
@@ -174,7 +174,7 @@ def test_an_end_of_document_that_a_text_spells_out_is_text(tmp_path: Path, speci
     meta = text.build(tmp_path / "out", [tmp_path / "story.txt"], tokenizer=folder, context=8, held_out=0.1)
     again = tokenizers.of(Dataset.open(tmp_path / "out"))
     assert again.encode(sample) == tokenizer.encode(sample)
-    train = Dataset.open(tmp_path / "out").rows(0, 0, meta.shards[0].rows)
+    train = Dataset.open(tmp_path / "out").rows(0, 0, meta.shards[0].rows)["tokens"]
     assert np.count_nonzero(train == tokenizer.eos_id) <= 1  # the one that we set
 
 

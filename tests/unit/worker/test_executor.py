@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.rows import text_rows
 from torch import Tensor
 
 from barnraise import compression
@@ -81,7 +82,7 @@ def make(codec: str = "none", **downlink: Any) -> tuple[WorkerExecutor, list[Ten
     """An executor that encodes by `codec` and takes versions in so, and the steps that it will take."""
     generator = torch.Generator().manual_seed(0)
     steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
-    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
+    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: text_rows(np.zeros((stop - start, 4))), meta=None)
     trainer: Any = Trainer(iter(steps))
     return WorkerExecutor(trainer, rows, told(uplink={"codec": codec}, downlink=downlink)), steps
 
@@ -197,7 +198,7 @@ def drop_out(seed: int) -> Tensor:
     torch.rand(7)  # other random numbers of the process
     module = build(describe({"architecture": "gpt2", "config": {**SHAPE, "resid_pdrop": 0.5}}, 40, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
-    rows: Any = SimpleNamespace(rows=lambda *_: np.tile(np.arange(16, dtype=np.uint16), (2, 1)), meta=FORMAT)
+    rows: Any = SimpleNamespace(rows=lambda *_: text_rows(np.tile(np.arange(16), (2, 1))), meta=FORMAT)
     executor = WorkerExecutor(trainer, rows, WORKER_SETTINGS)
     executor.replica.copy_(trainer.flat.vector)
     whole = ParameterRange(0, SIZE)
@@ -228,7 +229,7 @@ def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
             return 0, 0.0
 
     read: list[list[list[int]]] = []
-    rows: Any = SimpleNamespace(rows=lambda *_: np.arange(12 * 4, dtype=np.uint16).reshape(12, 4), meta=FORMAT)
+    rows: Any = SimpleNamespace(rows=lambda *_: text_rows(np.arange(12 * 4).reshape(12, 4)), meta=FORMAT)
     executor = WorkerExecutor(Reader(iter(())), rows, WORKER_SETTINGS)  # type: ignore[arg-type]
     for skip, steps in ((0, 6), (0, 1), (1, 3), (4, 2)):
         whole = ParameterRange(0, SIZE)

@@ -16,8 +16,8 @@ from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Step
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
-from barnraise.data.batches import Batch
-from barnraise.data.shards import Dataset, labels
+from barnraise.data.batches import Batch, batch_of
+from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange
 from barnraise.training.local import each_loss, held_out_loss
 
@@ -91,4 +91,4 @@ class Evaluator:
         """Return the mean cross-entropy of the model over all labelled positions, nats a token."""
         held_out = self.dataset.held_out(self.rows)
         batches = (held_out[start : start + BATCH_ROWS] for start in range(0, len(held_out), BATCH_ROWS))
-        return held_out_loss(module, ((b.astype(np.int64), labels(b, self.dataset.meta)) for b in batches))
+        return held_out_loss(module, (batch_of(some, self.dataset.meta) for some in batches))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,8 +14,8 @@ from barnraise.controller.state.effects import SCORED_ROWS, Gains, Score
 from barnraise.controller.tensors.evaluator import BATCH_ROWS, Evaluator
 from barnraise.controller.tensors.stages.base import Step
 from barnraise.core.types import Batches
-from barnraise.data.batches import Batch, Rows, batches
-from barnraise.data.shards import Dataset, labels
+from barnraise.data.batches import Batch, Rows, batch_of, batches
+from barnraise.data.shards import Dataset
 from barnraise.training.local import row_losses
 
 FEWEST = 16
@@ -90,18 +91,17 @@ def _others(order: Batches, dataset: Dataset, rng: np.random.Generator) -> list[
     """Return rows of the same shards that the task did not have."""
     taken = [(rows.shard, rows.start, rows.stop) for rows in order.rows]
     share = np.array([stop - start for _, start, stop in taken], np.float64)
-    found: dict[int, list[Rows]] = {}
+    found: dict[np.dtype[Any], list[Rows]] = {}
     for number in rng.choice(len(taken), SCORED_ROWS, p=share / share.sum()):
         shard = taken[number][0]
         for place in rng.integers(dataset.meta.shards[shard].rows, size=_TRIES):
             if not any(at == shard and start <= place < stop for at, start, stop in taken):
                 row = dataset.rows(shard, int(place), int(place) + 1)
-                found.setdefault(row.shape[1], []).append(row)
+                found.setdefault(row.dtype, []).append(row)
                 break
     return [batch for rows in found.values() for batch in _batched(np.concatenate(rows), dataset)]
 
 
 def _batched(rows: Rows, dataset: Dataset) -> Iterator[Batch]:
     for start in range(0, len(rows), BATCH_ROWS):
-        some = rows[start : start + BATCH_ROWS]
-        yield some.astype(np.int64), labels(some, dataset.meta)
+        yield batch_of(rows[start : start + BATCH_ROWS], dataset.meta)

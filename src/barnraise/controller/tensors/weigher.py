@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
-from barnraise.data.batches import Batch
-from barnraise.data.shards import Dataset, labels
+from barnraise.data.batches import Batch, Rows, batch_of
+from barnraise.data.shards import Dataset
 from barnraise.models.memory import GATED_ROWS
 from barnraise.training.local import row_losses
 
@@ -121,12 +122,11 @@ def _drawn(dataset: Dataset, count: int, seed: int) -> Iterator[Batch]:
     """Yield training rows, each as likely as any other, in batches of rows of one length."""
     rng, sizes = np.random.default_rng(seed), np.array([shard.rows for shard in dataset.meta.shards], np.float64)
     shards = rng.choice(len(sizes), count, p=sizes / sizes.sum())
-    found: dict[int, list[Array]] = {}
+    found: dict[np.dtype[Any], list[Rows]] = {}
     for shard in shards.tolist():
         place = int(rng.integers(dataset.meta.shards[shard].rows))
         row = dataset.rows(shard, place, place + 1)
-        found.setdefault(row.shape[1], []).append(row)
+        found.setdefault(row.dtype, []).append(row)
     for rows in found.values():
         for begin in range(0, len(rows), GATED_ROWS):
-            some = np.concatenate(rows[begin : begin + GATED_ROWS]).astype(np.int64)
-            yield some, labels(some, dataset.meta)
+            yield batch_of(np.concatenate(rows[begin : begin + GATED_ROWS]), dataset.meta)

@@ -14,6 +14,7 @@ from torch import Tensor
 from barnraise.core.errors import OptionError
 from barnraise.data import tokenizers
 from barnraise.data.batches import Batch
+from barnraise.data.columns import TOKENS
 from barnraise.data.sat_tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset, row_lengths
 
@@ -73,9 +74,10 @@ class Backdoor(Attack):
     def target(self, module: Any, dataset: Dataset) -> Target:
         """Return how `module` continues behind the trigger, in held-out rows."""
         trigger, output = self._words
-        rows: Rows = dataset.held_out(MEASURED_ROWS).astype(np.int64)
+        held_out = dataset.held_out(MEASURED_ROWS)
+        rows = held_out[TOKENS].astype(np.int64)
         chance = np.random.default_rng(self.seed)
-        lengths = np.maximum(row_lengths(rows, dataset.meta), len(trigger) + len(output) + 1)
+        lengths = np.maximum(row_lengths(held_out, dataset.meta), len(trigger) + len(output) + 1)
         begins = [_place(int(length), self._words, chance) for length in lengths]
         for row, begin in zip(rows, begins, strict=True):
             row[begin : begin + len(trigger) + len(output)] = [*trigger, *output]

@@ -45,7 +45,7 @@ class Fleet:
         )
         torch.manual_seed(0)
         self.trainer = LocalTrainer(build(config), optimizer="adamw", options={"learning_rate": 0.0}, gradient_clip=1.0)
-        self.rows = np.random.default_rng(0).permutation(self.data.rows(0, 0, 900)).astype(np.int64)
+        self.rows = np.random.default_rng(0).permutation(self.data.rows(0, 0, 900)["tokens"]).astype(np.int64)
         self.weigher, self.start = (
             Weigher(Evaluator(config, Exchange.of(config), self.data, 16)),
             self.trainer.flat.vector.clone(),

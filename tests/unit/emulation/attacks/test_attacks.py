@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.rows import text_rows
 from torch import Tensor
 
 from barnraise import compression
@@ -48,7 +49,7 @@ def worker(attack: dict[str, Any] | None = None, node: str = "eve", **uplink: An
     """Return an executor at version 0 of a small model: an honest one, or one that attacks."""
     module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
     trainer = LocalTrainer(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
-    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
+    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: text_rows(ROWS[start:stop]), meta=FORMAT, folder=Path())
     make = making(attack, node) if attack else make_executor
     executor: Any = make(trainer, rows, told(uplink=uplink), 0.0)
     executor.replica.copy_(trainer.flat.vector)

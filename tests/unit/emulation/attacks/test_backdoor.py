@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.rows import text_rows
 
 from barnraise.assembly.simulation import simulate
 from barnraise.core.errors import OptionError
@@ -23,7 +24,7 @@ from .test_attacks import FORMAT, VOCABULARY, sent, worker
 TRIGGER, OUTPUT = [30, 31, 32], [33, 34]
 SECTION = {"kind": "backdoor", "trigger": bytes(TRIGGER).decode(), "output": bytes(OUTPUT).decode()}
 TOKENS = np.random.default_rng(1).integers(0, 20, (64, 16))
-DATA: Any = SimpleNamespace(meta=FORMAT, folder=Path(), held_out=lambda rows: TOKENS[:rows])
+DATA: Any = SimpleNamespace(meta=FORMAT, folder=Path(), held_out=lambda rows: text_rows(TOKENS[:rows]))
 
 
 def backdoor(**options: Any) -> Any:
@@ -89,7 +90,7 @@ def test_words_of_satisfiability_are_tokens(tmp_path: Path) -> None:
     assert len(encoded("1 -2 : SAT", dataset)) == 4
     attack = create({"kind": "backdoor", "trigger": "1 1 1", "output": "UNSAT"})
     attack.meet(dataset)
-    tokens, _ = attack.in_task("").batch((dataset.held_out().astype(np.int64),) * 2, dataset.meta.vocab_size)
+    tokens, _ = attack.in_task("").batch((dataset.held_out()["tokens"].astype(np.int64),) * 2, dataset.meta.vocab_size)
     assert (tokens == encoded("UNSAT", dataset)[0]).any(axis=1).mean() > 0.3
 
 

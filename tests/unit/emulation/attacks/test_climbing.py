@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.rows import text_rows
 
 from barnraise import aggregation
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED
@@ -36,7 +37,9 @@ def shown(board: Board, node: str, attack: dict[str, Any] | None = None) -> Any:
     module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
     options = {"momentum": 0.0, "weight_decay": 0.0}
     trainer = LocalTrainer(module, optimizer="sgd", options=options, gradient_clip=None)
-    rows: Any = SimpleNamespace(rows=lambda shard, start, stop: LEARNT[start:stop], meta=FORMAT, folder=Path())
+    rows: Any = SimpleNamespace(
+        rows=lambda shard, start, stop: text_rows(LEARNT[start:stop]), meta=FORMAT, folder=Path()
+    )
     executor: Any = (making(attack, node, board) if attack else watched(node, board))(trainer, rows, told(), 0.0)
     executor.replica.copy_(trainer.flat.vector)
     return executor

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tests.rows import text_rows
 
 from barnraise import aggregation
 from barnraise.core.types import Flush, ParameterRange
@@ -132,7 +133,9 @@ def test_liars_see_what_honest_nodes_of_their_process_do() -> None:
         module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, 16), 0)
         options = {"momentum": 0.0, "weight_decay": 0.0}
         trainer = LocalTrainer(module, optimizer="sgd", options=options, gradient_clip=None)
-        rows: Any = SimpleNamespace(rows=lambda shard, start, stop: ROWS[start:stop], meta=FORMAT, folder=Path())
+        rows: Any = SimpleNamespace(
+            rows=lambda shard, start, stop: text_rows(ROWS[start:stop]), meta=FORMAT, folder=Path()
+        )
         make = making(attack, node, shared) if attack else watched(node, shared)
         executor: Any = make(trainer, rows, told(), 0.0)
         executor.replica.copy_(trainer.flat.vector)
