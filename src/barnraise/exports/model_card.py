@@ -54,7 +54,8 @@ def licence_of(base: Path) -> str:
     """Return the licence that a model's folder names, by its README or its LICENSE file; "" where it names none."""
     try:
         head = (base / CARD).read_text("utf-8", "replace")[:20_000]
-        if named := re.match(r"---\n(?:.*\n)*?license:[ \t]*([\w.+-]{1,60})", head):
+        front = re.match(r"---\n(.*?\n)---", head, re.DOTALL)
+        if front and (named := re.search(r"^license:[ \t]*([\w.+-]{1,60})", front[1], re.MULTILINE)):
             return named[1]
     except OSError:
         pass

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.core.errors import DataError
 from barnraise.data import tokenizers
+from barnraise.data.columns import TOKENS
 from barnraise.data.shards import Dataset
 from barnraise.exports.round_trip import NEW_TOKENS, PROMPT_TOKENS, PROMPTS, Prompt
 
@@ -50,9 +51,9 @@ def _encoded(text: str, tokenizer: Any) -> list[int]:
 
 
 def _pieces(dataset: Dataset, length: int) -> Iterator[list[int]]:
-    """Yield pieces of `length` tokens: the first of each row, then the second of each, and so on."""
-    rows = dataset.held_out(_ROWS)
-    for start in range(0, rows.shape[1] - length + 1, length):
+    """Yield pieces of `length` tokens: the first of each row, then later ones of each, which overlap."""
+    rows = dataset.held_out(_ROWS)[TOKENS]
+    for start in range(0, rows.shape[1] - length + 1, max(1, length // 4)):
         for row in rows:
             yield [int(token) for token in row[start : start + length]]
 
