@@ -1,13 +1,14 @@
 """Measure adapters: their bytes, the memory of a worker beside a large base, and the loss with A and B or B alone.
 
-    python benchmarks/lora.py [--parts bytes,memory,loss] [--seeds 3]
+    python benchmarks/lora.py [--parts bytes,memory,rounding,loss] [--seeds 3]
 
 *bytes*: the largest contribution of rank 16 on all linear layers of a GPT-2 of 124M parameters, by codec, and its share
 of the full model's. *memory*: the peak of a process that takes `--steps` steps of one row beside a Llama of 1.1 billion
-parameters (random ones, in a file of bfloat16), by the type of the base, against the estimate of `check`. *loss* (in
-virtual time): a Llama of 0.1M parameters is trained on one kind of text, then fine-tuned on another by four workers in
-synchronous rounds of 20 steps, with A and B, with B alone, and with all parameters; each side at the best of its rates
-with the first seed.
+parameters (random ones, in a file of bfloat16), by the type of the base, against the estimate of `check`.
+*rounding*: how far the updates of two honest machines are apart, which audits must allow for. *loss* (in virtual time):
+a Llama of 0.1M parameters is trained on one kind of text, then fine-tuned on another by four workers in synchronous
+rounds of 20 steps, with A and B, with B alone, and with all parameters; each side at the best of its rates with the
+first seed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from barnraise.models.config import describe
 from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
 from barnraise.plan import Purpose, resolve
+from barnraise.trust.repeats import TOLERANCE
 from barnraise.wire.manifest import ExchangeName
 
 GPT2 = {"hidden_size": 768, "num_layers": 12, "num_heads": 12}
@@ -42,6 +42,9 @@ LLAMA = {
 }  # fmt: skip
 SMALL = {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_key_value_heads": 4, "intermediate_size": 128}
 CONTEXT, SHORT = 256, 64
+ALLOWED = TOLERANCE["float32"]
+BASE = "frozen-model.safetensors"
+KINDS = ("bfloat16", "int8", "nf4")
 MOST_BYTES, MOST_MEMORY, RIGHT_WITHIN = 1.5e6, 8e9, 0.15
 """Targets: bytes of a contribution in int4; a worker's peak; how far the estimate may be from it."""
 
@@ -54,7 +57,7 @@ SIDES: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", default="bytes,memory,loss")
+    parser.add_argument("--parts", default="bytes,memory,rounding,loss")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rates", default="0.002,0.005,0.012")
@@ -73,6 +76,8 @@ def main() -> None:
         tell_bytes()
     if "memory" in parts:
         tell_memory(llama, options.steps)
+    if "rounding" in parts:
+        tell_rounding(options.steps)
     if "loss" in parts:
         tell_losses(options.seeds, options.tokens, [float(rate) for rate in options.rates.split(",")])
 
@@ -93,24 +98,12 @@ def tell_bytes() -> None:
 
 
 def tell_memory(llama: dict[str, Any], steps: int) -> None:
-    import torch
-    from safetensors.torch import save_model
-
-    from barnraise.models.instantiate import hugging_face_config
-
     config = describe({"architecture": "llama", "config": llama}, 32_000, CONTEXT)
     with tempfile.TemporaryDirectory() as folder:
-        from transformers import AutoModelForCausalLM
-
-        torch.manual_seed(0)
-        base = AutoModelForCausalLM.from_config(hugging_face_config(config), dtype=torch.bfloat16)
-        save_model(base, f"{folder}/frozen-model.safetensors", metadata={"format": "pt"})
-        del base
+        save_base(config, folder)
         size = memory.model_size(config)
         print(f"a Llama of {size:,} parameters, rank 16, one row of {CONTEXT} tokens, {steps} steps on one thread")
-        if not find_spec("torchao"):
-            print("  int8 is left out: it needs torchao (pip install 'barnraise[adapters-int8]')")
-        for kind in ("bfloat16", "int8") if find_spec("torchao") else ("bfloat16",):
+        for kind in KINDS:
             given = json.dumps({"folder": folder, "config": config, "base": kind, "steps": steps})
             told = subprocess.run([sys.executable, __file__, "--step-of", given], capture_output=True, text=True)
             if told.returncode:
@@ -119,28 +112,27 @@ def tell_memory(llama: dict[str, Any], steps: int) -> None:
             row = {"batch_size": 1, "context": CONTEXT, "inner_states": 2}
             expected = memory.worker(config, exchange_of(config, rank=16, base=kind), **row).total
             print(
-                f"  {kind:12} peak {found['bytes'] / 1e9:5.2f} GB (target <= {MOST_MEMORY / 1e9:g}), estimated "
-                f"{expected / 1e9:5.2f} GB ({expected / found['bytes'] - 1:+.0%}, target within {RIGHT_WITHIN:.0%}); "
+                f"  {kind:12} peak of the steps {found['bytes'] / 1e9:5.2f} GB "
+                f"(target <= {MOST_MEMORY / 1e9:g}), estimated {expected / 1e9:5.2f} GB "
+                f"({expected / found['bytes'] - 1:+.0%}, target within {RIGHT_WITHIN:.0%}); "
+                f"peak with loading {found['loading'] / 1e9:5.2f} GB; "
                 f"{found['seconds']:.1f} s a step; loss {found['first']:.3f} to {found['last']:.3f}"
             )
 
 
 def peak(folder: str, config: dict[str, Any], base: str, steps: int) -> dict[str, float]:
-    """Take steps beside a base in a file, and return the process's peak of memory."""
+    """Take steps beside a base in a file, and return the peaks of the process's memory.
+
+    Pages of the file that are mapped while it is loaded are among them, though the system may take them back.
+    """
     import torch
 
-    from barnraise.core.types import Blob
-    from barnraise.models.build import build_exchanged
     from barnraise.training.local import LocalTrainer
-    from barnraise.wire.manifest import FrozenPart
 
     torch.set_num_threads(1)
-    size = Path(folder, "frozen-model.safetensors").stat().st_size
-    name = ExchangeName(
-        "lora", CATALOG.resolve("lora", {"rank": 16, "base": base}),
-        (FrozenPart("frozen-model.safetensors", Blob("0" * 64, size)),),
-    )  # fmt: skip
-    module = build_exchanged(config, Exchange.of(config, name), Path(folder))
+    module = beside(config, folder, base)
+    loading = peak_so_far()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
     trainer = LocalTrainer(module, optimizer="adamw", options={"weight_decay": 0.0}, gradient_clip=None)
     ids = torch.randint(0, config["vocab_size"], (1, CONTEXT), generator=torch.Generator().manual_seed(1)).numpy()
     began, losses = time.perf_counter(), list[float]()
@@ -149,8 +141,82 @@ def peak(folder: str, config: dict[str, Any], base: str, steps: int) -> dict[str
         assert loss is not None
         losses.append(loss)
     seconds = (time.perf_counter() - began) / steps
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"bytes": held, "seconds": seconds, "first": losses[0], "last": losses[-1]}
+    return {"bytes": peak_so_far(), "loading": loading, "seconds": seconds, "first": losses[0], "last": losses[-1]}
+
+
+def peak_so_far() -> int:
+    """Return the most memory that this process has held, in bytes, since it began or since it was set back."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+
+def save_base(config: dict[str, Any], folder: str) -> None:
+    """Write a model of random values in bfloat16 as the run's base."""
+    import torch
+    from safetensors.torch import save_model
+    from transformers import AutoModelForCausalLM
+
+    from barnraise.models.instantiate import hugging_face_config
+
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_config(hugging_face_config(config), dtype=torch.bfloat16)
+    save_model(base, f"{folder}/{BASE}", metadata={"format": "pt"})
+
+
+def beside(config: dict[str, Any], folder: str, kind: str) -> Any:
+    """Return the module with adapters beside the base in `folder`, which is of this type in memory."""
+    from barnraise.core.types import Blob
+    from barnraise.models.build import build_exchanged
+    from barnraise.wire.manifest import FrozenPart
+
+    size = Path(folder, BASE).stat().st_size
+    options = CATALOG.resolve("lora", {"rank": 16, "base": kind})
+    name = ExchangeName("lora", options, (FrozenPart(BASE, Blob("0" * 64, size)),))
+    return build_exchanged(config, Exchange.of(config, name), Path(folder))
+
+
+def tell_rounding(steps: int) -> None:
+    """Print how far the updates of two machines are apart that differ in threads and in rows at a time."""
+    import torch
+
+    shape = SMALL | {"num_layers": 4}
+    config = describe({"architecture": "llama", "config": shape}, 258, SHORT)
+    batches = torch.randint(0, 258, (steps, 4, SHORT), generator=torch.Generator().manual_seed(1)).numpy()
+    print(
+        f"{steps} steps of a Llama of {memory.model_size(config):,} parameters: distance of the updates of two machines"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        torch.manual_seed(0)
+        save_base(config, folder)
+        for kind in ("float32", *KINDS):
+            one = updates(config, folder, kind, batches, threads=1, tokens_at_once=None)
+            far = [
+                torch.linalg.vector_norm(one - other) / torch.linalg.vector_norm(one)
+                for other in (
+                    updates(config, folder, kind, batches, threads=2, tokens_at_once=None),
+                    updates(config, folder, kind, batches, threads=1, tokens_at_once=SHORT),
+                )
+            ]
+            print(f"  {kind:12} two threads {far[0]:.1e}, a row at a time {far[1]:.1e} (tolerance {ALLOWED:g})")
+
+
+def updates(
+    config: dict[str, Any], folder: str, kind: str, batches: Any, *, threads: int, tokens_at_once: int | None
+) -> Any:
+    """Return the movement of the adapters over the batches."""
+    import torch
+
+    from barnraise.training.local import LocalTrainer
+
+    torch.set_num_threads(threads)
+    module = beside(config, folder, kind)
+    trainer = LocalTrainer(
+        module, optimizer="adamw", options={"weight_decay": 0.0}, gradient_clip=1.0, tokens_at_once=tokens_at_once
+    )
+    start = trainer.flat.vector.clone()
+    for ids in batches:
+        trainer.step((ids, ids), 1e-3)
+    return trainer.flat.vector - start
 
 
 def text(words: str, seed: int) -> str:

@@ -70,7 +70,7 @@ def engine_settings(
     largest_payload = max(
         payload_bytes(choice, exchanged) for choice in (*plan.contributions, plan.last_compression) if choice
     )
-    moments = INNER.entry(plan.inner.name).declares.moments
+    moments = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
     alone = memory.rows_alone(model, exchange, rows.lengths, inner_states=moments)
     task_tokens, schedule = plan.task_tokens, plan.schedule
 
@@ -195,6 +195,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
             gradient_clip=training.gradient_clip,
             proximal=training.proximal,
             precision=training.precision,
+            decays=training.weight_decay_on,
         ),
         fragments=plan.fragments[-1],
         overlap=plan.overlap,

@@ -89,7 +89,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("max_length", TRL, "data.context"),
     Foreign("packing", TRL, note=_PACKED),
     Foreign("peft_config", TRL, "training.adapter", "with peft's r as rank and lora_alpha as alpha"),
-    Foreign("load_in_4bit", TRL, "training.adapter", "base in it is int8 at least"),
+    Foreign("load_in_4bit", TRL, "training.adapter", "base: nf4 in it"),
     Foreign("load_in_8bit", TRL, "training.adapter", "base: int8 in it"),
     Foreign("base_model", AXOLOTL, "model.path", "a local folder; nothing is downloaded"),
     Foreign("datasets", AXOLOTL, "data.files", f"or data.mixture; {_LOCAL}"),

@@ -31,10 +31,10 @@ class AdapterSection(Section):
         description="The trained matrices. With b_only A stays as the run's seed draws it: half of the bytes travel, "
         "and the average of B is the average of the updates, which it is not where A and B are averaged apart.",
     )
-    base: Literal["float32", "bfloat16", "int8"] = Field(
+    base: Literal["float32", "bfloat16", "int8", "nf4"] = Field(
         default="float32",
-        description="The type in which machines hold the model beside the adapters. int8 needs torchao, and changes "
-        "the loss a little.",
+        description="The type in which machines hold the model beside the adapters. int8 and nf4 (4 bits) change the "
+        "loss a little.",
     )
 
 

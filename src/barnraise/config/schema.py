@@ -169,10 +169,20 @@ class TrainingSection(Section):
     weight_decay: float = Field(
         default=0.01, ge=0, le=10, description="Weight decay of the inner optimizer, decoupled where it is adaptive."
     )
-    betas: tuple[Decay, Decay] = Field(
-        default=(0.9, 0.95), strict=False, description="Decays of the inner optimizer's two moments, where it has them."
+    weight_decay_on: Literal["matrices", "all"] = Field(
+        default="matrices",
+        description="Parameters that weight decay applies to: matrices, embeddings among them, but no biases and "
+        "weights of norms (matrices), or every parameter (all).",
     )
-    momentum: Decay = Field(default=0.0, description="Momentum of the inner optimizer, where it takes one.")
+    betas: tuple[Decay, Decay] | None = Field(
+        default=None,
+        strict=False,
+        description="Decays of the inner optimizer's two moments, where it has them; its own default when not given.",
+    )
+    momentum: Decay | None = Field(
+        default=None,
+        description="Momentum of the inner optimizer, where it takes one; its own default when not given.",
+    )
     gradient_clip: Positive | None = Field(default=1.0, description="Clip each local gradient to this norm.")
     update_clip: Positive | None = Field(
         default=None,

@@ -23,10 +23,10 @@ from barnraise.models.exchange.frozen_base import quietly
 PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 10, 24, 16
 
 F32 = "f32"
-SPREAD: Mapping[str, float] = {F32: 1e-4, "f16": 0.01, "q8_0": 0.1}
+SPREAD: Mapping[str, float] = {F32: 1e-4, "f16": 0.02, "q8_0": 0.1}
 """Most that logits may differ in the mean, as a share of their standard deviation, by the type of the matrices.
 
-Measured on small models: below 1e-5, 0.002 and 0.03.
+Measured on small models: below 1e-5, 0.005 and 0.03.
 """
 
 _NEAR = 4.0

@@ -3,8 +3,7 @@
 Copying a version in or out, the norm of a gradient, an optimizer's step: each is one operation on one tensor. Forward
 and backward passes are unchanged.
 
-Weight decay: an optimizer over `as_parameter()` decays every parameter alike, as `AdamW(module.parameters())` does. To
-exclude biases and norms, scale their part of the gradient yourself: one tensor has one decay.
+Inner optimizers (`training.inner`) step over ranges of the vector, with weight decay for some.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import psutil
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
 from barnraise.models.config import lookup
-from barnraise.models.exchange.base_model import BASE_BYTES, INT8
+from barnraise.models.exchange.base_model import BASE_TYPES, FLOAT32
 from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.linears import linears
@@ -52,7 +52,7 @@ class Memory:
 
 
 def rows_alone(
-    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: int
+    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: float
 ) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row at a time, by the row's length."""
     return {
@@ -91,14 +91,17 @@ def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
 
     The trained ones are float32; the others have the type of the exchange's base.
     """
-    size, base = model_size(resolved), exchange.name.options.get("base", "float32")
-    frozen = size - exchange.trained if CATALOG.entry(exchange.name.kind).declares.inside else size
-    if base == INT8:
-        matrices = linears(resolved)
-        small = sum(layer.inputs * layer.outputs for layer in matrices)
-        scales = sum(layer.outputs for layer in matrices)
-        return FLOAT * (exchange.trained + scales) + small + 2 * (frozen - small)
-    return FLOAT * exchange.trained + int(BASE_BYTES[str(base)] * frozen)
+    base = BASE_TYPES[str(exchange.name.options.get("base", FLOAT32))]
+    beside = 0 if CATALOG.entry(exchange.name.kind).declares.inside else FLOAT * exchange.trained
+    if not base.linear:
+        return beside + FLOAT * model_size(resolved)
+    layers = {f"{layer.name}.weight": layer for layer in linears(resolved)}
+    for name, shape in lookup(resolved["model_type"]).shapes(resolved):
+        if layer := layers.get(name):
+            beside += layer.outputs * base.row_bytes(layer.inputs)
+        else:
+            beside += math.prod(shape) * (base.other if len(shape) == 2 else FLOAT)
+    return beside
 
 
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
@@ -107,22 +110,22 @@ def buffer_bytes(resolved: Mapping[str, Any]) -> int:
 
 
 def worker(
-    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: int = 2
+    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: float = 2
 ) -> Memory:
     """Estimate the memory of a worker.
 
-    It holds the model's parameters and buffers. As long as what is trained are gradients and the optimizer's
-    `inner_states` vectors. As long as what travels are replica, start and end of a task, residual, the last movement of
-    versions, and an arriving snapshot.
+    It holds the model's parameters and buffers. For each trained parameter there are a gradient and `inner_states`
+    values of the optimizer. As long as what travels are replica, start and end of a task, residual, the last movement
+    of versions, and an arriving snapshot.
     """
     values = (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
-        model_bytes(resolved, exchange) + FLOAT * values + buffer_bytes(resolved),
+        model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved),
         activation_bytes(resolved, batch_size=batch_size, context=context),
     )
 
 
-def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: int = 2) -> Memory:
+def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 
     Nothing is kept for a backward pass, so one layer's activations count.

@@ -276,8 +276,9 @@ def _outer(section: AggregationSection) -> Choice:
 
 
 def _inner(training: TrainingSection) -> Choice:
-    beta1, beta2 = training.betas
-    given = {"beta1": beta1, "beta2": beta2, "momentum": training.momentum, "weight_decay": training.weight_decay}
+    beta1, beta2 = training.betas or (None, None)
+    keys = {"beta1": beta1, "beta2": beta2, "momentum": training.momentum, "weight_decay": training.weight_decay}
+    given = {key: value for key, value in keys.items() if value is not None}
     known = INNER.entry(training.inner_optimizer).known_options
     return _checked(INNER, training.inner_optimizer, {key: given[key] for key in given if key in known})
 

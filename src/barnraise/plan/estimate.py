@@ -103,7 +103,7 @@ def estimate(plan: Plan) -> Estimate:
     growth = contributions * LEDGER_BYTES + (contributions * contribution if run_file.controller.keep_payloads else 0)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
-    inner_states = INNER.entry(plan.inner.name).declares.moments
+    inner_states = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
     batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
     return Estimate(
         sizes=Sizes(model_size, exchange.trained, base, snapshot, contribution, version),
@@ -128,7 +128,7 @@ def estimate(plan: Plan) -> Estimate:
         + _segments(plan, contributions * contribution, 2 * slots * contribution, exchanged)
         + growth
         + dataset_bytes(run_file)
-        + len(workers) * inner_states * memory.FLOAT * exchange.trained,
+        + len(workers) * math.ceil(inner_states * memory.FLOAT * exchange.trained),
         disk_growth_bytes=growth,
         seconds=_seconds(model_size * (4 if base else 6) * training.tokens, workers),  # frozen: no gradients of weights
     )
@@ -183,9 +183,10 @@ def described(plan: Plan) -> dict[str, Any]:
 
 def row_needs(plan: Plan) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row, by row length; errors as of `described`."""
-    moments = INNER.entry(plan.inner.name).declares.moments
     model = described(plan)
-    return memory.rows_alone(model, plan.exchange(model), row_lengths(plan.run_file), inner_states=moments)
+    exchange = plan.exchange(model)
+    moments = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
+    return memory.rows_alone(model, exchange, row_lengths(plan.run_file), inner_states=moments)
 
 
 def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:

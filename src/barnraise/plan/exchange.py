@@ -9,10 +9,8 @@ from typing import Any
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
-from barnraise.models.exchange.base_model import INT8
 from barnraise.models.exchange.catalog import CATALOG, LORA, PART
 from barnraise.models.exchange.record import Exchange
-from barnraise.models.linears import TRANSPOSED
 from barnraise.wire.manifest import FULL_MODEL, ExchangeName
 
 
@@ -49,11 +47,5 @@ def part_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Probl
         Exchange.of(model, name)
     except InputError as error:
         yield Problem(path, str(error))
-    small = name.options.get("base") == INT8
-    if small and model["model_type"] in TRANSPOSED:
-        text = f"has base: {INT8}, but torchao does not know the layers of a {model['model_type']}; choose another type"
-        yield Problem(path, text)
-    packages = {"adapters": "peft"} if adapter is not None else {}
-    for extra, package in (packages | ({"adapters-int8": "torchao"} if small else {})).items():
-        if find_spec(package) is None:
-            yield Problem(path, f"needs {package}; run `pip install 'barnraise[{extra}]'` here and on every worker")
+    if adapter is not None and find_spec("peft") is None:
+        yield Problem(path, "needs peft; run `pip install 'barnraise[adapters]'` here and on every worker")

@@ -82,7 +82,7 @@ class Plan:
     @property
     def shares(self) -> bool:
         """Return whether second moments are published behind the parameters."""
-        return self.stateless and INNER.entry(self.inner.name).declares.adaptive
+        return self.stateless and INNER.entry(self.inner.name).declares.seconds
 
     def exchange(self, model: Mapping[str, Any], name: ExchangeName | None = None) -> Exchange:
         """Return what travels for a model of this config: by the manifest's `name`, else by the run file."""

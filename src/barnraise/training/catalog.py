@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from barnraise.core.registry import Catalog, Entry, Option
+from barnraise.models.exchange.layout import Layout
 from barnraise.training import reach
+from barnraise.training.matrices import hidden_share
 
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
@@ -33,13 +35,15 @@ class Traits:
 class InnerTraits:
     """The traits of an inner optimizer.
 
-    `moments`: the number of vectors it keeps; `adaptive`: its steps have the length of the rate for any gradient.
-    `reach`: from its options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm
-    of one step at a learning rate of 1. None: there is no bound.
+    `moments`: the float32 values that it keeps for each parameter of a layout; `adaptive`: its steps have the length of
+    the rate for any gradient; `seconds`: it keeps second moments, which stateless tasks publish. `reach`: from its
+    options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm of one step at a
+    learning rate of 1. None: there is no bound.
     """
 
-    moments: int
+    moments: Callable[[Layout], float]
     adaptive: bool = False
+    seconds: bool = False
     reach: Callable[[Mapping[str, float], float | None, int], float] | None = None
 
 
@@ -109,30 +113,61 @@ CATALOG = Catalog(
 
 _WEIGHT_DECAY = Option("weight_decay", float, 0.01, "Share of the rate taken off each step.", minimum=0, maximum=10)
 
+
+def _betas(beta1: float, beta2: float) -> tuple[Option, Option]:
+    return _decay("beta1", beta1, "Decay of the first moment."), _decay("beta2", beta2, "Decay of the second moment.")
+
+
 INNER = Catalog(
     "inner optimizer",
     "barnraise.training.inner",
     [
         Entry(
             "adamw",
-            "barnraise.training.inner:adamw",
+            "barnraise.training.inner.adamw:AdamW",
             "AdamW, with decoupled weight decay",
+            options=(*_betas(0.9, 0.95), _WEIGHT_DECAY),
+            declares=InnerTraits(lambda _: 2.0, adaptive=True, seconds=True, reach=reach.adamw),
+        ),
+        Entry(
+            "adamw_8bit",
+            "barnraise.training.inner.adamw_8bit:AdamW8Bit",
+            "AdamW with moments of one byte each: a quarter of the memory",
+            options=(*_betas(0.9, 0.95), _WEIGHT_DECAY),
+            declares=InnerTraits(lambda _: 0.5 + 2.0 / 256.0, adaptive=True, seconds=True, reach=reach.adamw),
+        ),
+        Entry(
+            "lion",
+            "barnraise.training.inner.lion:Lion",
+            "Lion: signs of the momentum, half of AdamW's moments; wants a third to a tenth of AdamW's rate",
             options=(
-                _decay("beta1", 0.9, "Decay of the first moment."),
-                _decay("beta2", 0.95, "Decay of the second moment."),
+                _decay("beta1", 0.9, "Share of the momentum in a step's sign."),
+                _decay("beta2", 0.99, "Decay of the momentum."),
                 _WEIGHT_DECAY,
             ),
-            declares=InnerTraits(moments=2, adaptive=True, reach=reach.adamw),
+            declares=InnerTraits(lambda _: 1.0, adaptive=True, reach=reach.adamw),
+        ),
+        Entry(
+            "muon",
+            "barnraise.training.inner.muon:Muon",
+            "Muon for matrices in numbered layers, at the rate of AdamW, which takes the steps of all others",
+            options=(_decay("momentum", 0.95, "Decay of the matrices' momentum."), *_betas(0.9, 0.95), _WEIGHT_DECAY),
+            declares=InnerTraits(
+                lambda layout: 2.0 - hidden_share(layout), adaptive=True, seconds=True, reach=reach.adamw
+            ),
         ),
         Entry(
             "sgd",
-            "barnraise.training.inner:sgd",
+            "barnraise.training.inner.sgd:SGD",
             "SGD, with momentum if wanted; weight decay is L2",
             options=(_decay("momentum", 0.0, "Share of the momentum kept a step."), _WEIGHT_DECAY),
-            declares=InnerTraits(moments=1, reach=reach.sgd),
+            declares=InnerTraits(lambda _: 1.0, reach=reach.sgd),
         ),
     ],
 )
+
+MATRICES, ALL = DECAYING = "matrices", "all"
+"""Parameters that weight decay applies to: those of two axes and more, or all of them."""
 
 FULL_PRECISION = "float32"
 PRECISIONS = (FULL_PRECISION, "bfloat16")

@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +17,9 @@ from torch import Tensor, nn
 
 from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
-from barnraise.training.catalog import FULL_PRECISION
-from barnraise.training.inner import inner_optimizer
+from barnraise.training import inner
+from barnraise.training.catalog import ALL, FULL_PRECISION
+from barnraise.training.inner.base import InnerOptimizer
 
 LONGEST_RAMP = 50
 """Steps over which a new worker's rate rises, at most: longer ramps cost more than they save."""
@@ -39,6 +39,7 @@ class LocalTrainer:
         *,
         optimizer: str,
         options: Mapping[str, float],
+        decays: str = ALL,
         gradient_clip: float | None,
         proximal: float = 0.0,
         precision: str = FULL_PRECISION,
@@ -47,8 +48,8 @@ class LocalTrainer:
     ) -> None:
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
-        self._make_optimizer = partial(inner_optimizer, optimizer, self.flat.as_parameter(), options)
-        self.optimizer = self._make_optimizer()
+        self._inner = optimizer, dict(options), decays
+        self.optimizer = self._new_optimizer()
         self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
         self.tokens_at_once = tokens_at_once
         self.skipped = 0  # steps so far that were skipped as not finite
@@ -58,7 +59,7 @@ class LocalTrainer:
     def anew(self) -> LocalTrainer:
         """Return a trainer of the same module without state of earlier steps: use one of them at a time."""
         other = copy.copy(self)
-        other.optimizer = self._make_optimizer()
+        other.optimizer = self._new_optimizer()
         other.skipped, other._anchor, other._ramp, other._climbed = 0, None, 1, 0
         return other
 
@@ -78,73 +79,28 @@ class LocalTrainer:
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
 
-        A worker's own momentum has noise that the mean of all has lost; continued from that mean it restores the noise.
-        The mean's movement is in the version, at no bytes: m = -movement / (steps * rate) * sqrt(v) undoes Adam's use
-        of m (Karimireddy et al. 2021, "Mime", and Xu et al. 2021, "FedCM", send the moments themselves). Never longer
-        than the momentum it replaces, so that a slow node does not run after a fast fleet.
+        See `InnerOptimizer.follow`. Nothing happens before the first step.
         """
-        state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
-        if not state or rate <= 0.0:
-            return
-        fleet = movement.to(self.device) / (-steps * rate)
-        if "exp_avg" in state:
-            own, taken, (beta1, beta2) = state["exp_avg"], float(state["step"]), self.optimizer.param_groups[0]["betas"]
-            fleet.mul_((state["exp_avg_sq"] / (1.0 - beta2**taken)).sqrt_()).mul_(1.0 - beta1**taken)
-        elif state.get("momentum_buffer") is not None:
-            own = state["momentum_buffer"]
-        else:
-            return
-        longest, length = torch.linalg.vector_norm(own), torch.linalg.vector_norm(fleet)
-        if not math.isfinite(float(length)):
-            return
-        own.lerp_(fleet.mul_((longest / (length + 1e-30)).clamp_(max=1.0)).view_as(own), share)
+        if rate > 0.0:
+            self.optimizer.follow(movement.to(self.device) / (-steps * rate), share)
 
-    def expect(self, first: Tensor | None, second: Tensor | None, steps: float) -> None:
-        """Begin as if `steps` steps had led to these moments, float32 [d].
+    def expect(self, direction: Tensor | None, second: Tensor | None, steps: float) -> None:
+        """Begin as if `steps` steps into `direction` had led to these second moments, float32 [d].
 
-        The optimizer takes those that it keeps; without a `first` that one is 0.
+        See `InnerOptimizer.expect`.
         """
-        group, state = self.optimizer.param_groups[0], dict[str, Tensor]()
-        beta1, beta2 = group.get("betas", (0.0, 0.0))
-        if second is not None and "betas" in group:
-            state = {"step": torch.tensor(steps), "exp_avg_sq": second.to(self.device) * (1.0 - beta2**steps)}
-        for name in self._moment_names[:1]:
-            known = torch.zeros_like(self.flat.vector) if first is None else first.to(self.device)
-            state[name] = known * (1.0 - beta1**steps)
-        if state:
-            self.optimizer.state[group["params"][0]] = state
+        there = None if direction is None else direction.to(self.device)
+        self.optimizer.expect(there, None if second is None else second.to(self.device), steps)
 
     def second_moments(self) -> Tensor | None:
         """Return the expected second moments, float32 [d]; None before a step, or if the optimizer keeps none."""
-        state = self.optimizer.state.get(self.optimizer.param_groups[0]["params"][0])
-        if not state or "exp_avg_sq" not in state:
-            return None
-        beta2 = self.optimizer.param_groups[0]["betas"][1]
-        found: Tensor = state["exp_avg_sq"] / (1.0 - beta2 ** float(state["step"]))
-        return found
-
-    @property
-    def noise(self) -> float:
-        """Return the length of the first moment of pure-noise gradients, in lengths of one gradient.
-
-        It is the root of (1 - b) / (1 + b), where b is the decay.
-        """
-        group = self.optimizer.param_groups[0]
-        beta1 = float(group["betas"][0] if "betas" in group else group["momentum"])
-        return math.sqrt((1.0 - beta1) / (1.0 + beta1))
-
-    @property
-    def _moment_names(self) -> tuple[str, ...]:
-        group = self.optimizer.param_groups[0]
-        return ("exp_avg", "exp_avg_sq") if "betas" in group else ("momentum_buffer",) * bool(group["momentum"])
+        return self.optimizer.second_moments()
 
     def step(self, batch: Batch, learning_rate: float) -> float | None:
         """Take one step of the inner optimizer, and return the batch's mean loss before it, in nats a token.
 
         None when loss or gradient are not finite: then no step is taken, since it would destroy the moments.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate * min(1.0, (self._climbed + 1) / self._ramp)
         mean = self._gradient(batch)
         if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
             self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
@@ -154,7 +110,7 @@ class LocalTrainer:
             return None
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
-        self.optimizer.step()
+        self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
         return mean
 
@@ -207,37 +163,36 @@ class LocalTrainer:
     @property
     def fresh(self) -> bool:
         """Return whether the optimizer has no state of earlier steps."""
-        return not self.optimizer.state
+        return not self.optimizer.moments
 
     def ramp(self) -> None:
         """Let the rate rise from here on, as for a new worker on a trained model.
 
-        AdamW's first steps have the length of the rate in every parameter, since they divide by one gradient alone:
-        later ones are several times shorter. SGD's first steps are no longer than others.
+        See `InnerOptimizer.ramp_steps`.
         """
-        beta2 = self.optimizer.param_groups[0].get("betas", (0.0, 0.0))[1]
-        self._ramp, self._climbed = min(LONGEST_RAMP, round(1.0 / (1.0 - beta2))), 0
+        self._ramp, self._climbed = min(LONGEST_RAMP, self.optimizer.ramp_steps), 0
+
+    def ramped(self, learning_rate: float) -> float:
+        """Return the rate of the next step."""
+        return learning_rate * min(1.0, (self._climbed + 1) / self._ramp)
 
     def forget(self) -> None:
         """Drop the moments: the next step is taken as a new worker's first."""
-        self.optimizer.state.clear()
+        self.optimizer.forget()
 
     def moments(self) -> dict[str, Tensor]:
         """Return the optimizer's moments by name, on the CPU, shared where possible; empty when fresh."""
-        state: dict[str, Any] = next(iter(self.optimizer.state.values()), {})
-        return {name: value.cpu() for name, value in state.items() if isinstance(value, Tensor)}
+        return self.optimizer.state()
 
     def remember(self, moments: Mapping[str, Tensor]) -> bool:
         """Continue from the `moments` of another process; False, without a change, when they do not fit."""
-        group = self.optimizer.param_groups[0]
-        vectors = self._moment_names
-        shapes = dict.fromkeys(vectors, self.flat.vector.shape) | ({"step": torch.Size()} if "betas" in group else {})
-        found = {name: value.shape for name, value in moments.items()}
-        sound = found == shapes and all(bool(value.isfinite().all()) for value in moments.values())
-        if not sound or any(value.dtype != torch.float32 for value in moments.values()):
-            return False
-        self.optimizer.state[group["params"][0]] = {name: value.to(self.device) for name, value in moments.items()}
-        return True
+        return self.optimizer.load(moments)
+
+    def _new_optimizer(self) -> InnerOptimizer:
+        name, options, decays = self._inner
+        optimizer = inner.create(name, options)
+        optimizer.bind(self.flat, decays)
+        return optimizer
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision == FULL_PRECISION:

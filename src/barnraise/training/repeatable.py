@@ -2,12 +2,11 @@
 
 A stateful worker continues with its optimizer's moments, its residual, and its own parameters. A stateless task begins
 at a published version and with its published moments. The second ones are published behind the parameters, as UNIT *
-log2. The first ones follow from the last version's movement (Karimireddy et al. 2021, "Mime", and Xu et al. 2021,
-"FedCM", send them): m = -movement * pace * sqrt(v), where `pace` is one step's share of that, from the task. The first
-version, made by optimizers without state, moved much further than later ones: m is never longer than that of pure-noise
-gradients. A task from version 0 begins as after one step, with a guess of the second moments: without any, Adam's first
-step would be as long as the rate in each parameter, and in those whose gradient is nearly 0 its direction depends on
-rounding.
+log2. The first ones follow from the last version's movement (see `training.inner.base`): its direction is -movement *
+pace, where `pace` is one step's share of that, from the task. The first version, made by optimizers without state,
+moved much further than later ones: the momentum is never longer than that of pure-noise gradients. A task from version
+0 begins as after one step, with a guess of the second moments: without any, Adam's first step would be as long as the
+rate in each parameter, and in those whose gradient is nearly 0 its direction depends on rounding.
 
 The worker, an auditor and a later verifier perform the same operations in the same order. On one machine, one build and
 one number of threads they get the same bits.
@@ -44,9 +43,9 @@ class Repeatable:
         `movement` [exchanged] is the difference to the version before; None: not known.
         """
         second = self._second(parameters) if self._exchange.moments else None
-        first = None if movement is None else self._first(movement, second, pace)
+        direction = None if movement is None else self._own(movement) * -pace
         self._trainer.forget()
-        self._trainer.expect(first, second, PUBLISHED_STEPS if version > 0 else 1.0)
+        self._trainer.expect(direction, second, PUBLISHED_STEPS if version > 0 else 1.0)
         self._trainer.load(self._own(parameters))
         self._base = parameters.clone()
 
@@ -79,15 +78,6 @@ class Repeatable:
             row, column = means[:rows], means[rows:]
             torch.outer(row / row.mean(), column, out=second[own].view(rows, columns))
         return second
-
-    def _first(self, movement: Tensor, second: Tensor | None, pace: float) -> Tensor:
-        first = self._own(movement) * -pace
-        if second is None:
-            return first
-        root = second.sqrt()
-        first.mul_(root)
-        longest = self._trainer.noise * torch.linalg.vector_norm(root)
-        return first.mul_((longest / (torch.linalg.vector_norm(first) + 1e-30)).clamp_(max=1.0))
 
 
 def initial(parameters: Tensor, exchange: Exchange) -> Tensor:

@@ -46,7 +46,7 @@ from barnraise.core.types import (
     Text,
 )
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -186,6 +186,7 @@ class Inner(msgspec.Struct, frozen=True):
     gradient_clip: Finite | None
     proximal: Finite  # weight of the pull towards a task's start (FedProx)
     precision: Name
+    decays: Name = "all"  # parameters that weight decay applies to
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -82,6 +82,7 @@ def make_trainer(
         module,
         optimizer=inner.optimizer,
         options=inner.options,
+        decays=inner.decays,
         gradient_clip=inner.gradient_clip,
         proximal=inner.proximal,
         precision=(means and means.precision) or inner.precision,

@@ -303,7 +303,7 @@ class WorkerExecutor:
         while steps < 3 or time.monotonic() - began < seconds:
             self.trainer.step(batch, 0.0)
             steps += 1
-        self.trainer.optimizer.state.clear()  # moments of random rows are useless
+        self.trainer.forget()  # moments of random rows are useless
         rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 

@@ -14,7 +14,7 @@ from barnraise.core.types import Blob
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
 from barnraise.models.exchange.record import Exchange
-from barnraise.training.catalog import INNER, PRECISIONS
+from barnraise.training.catalog import DECAYING, INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.limits import LEAST_BYTES, Limits
@@ -56,6 +56,8 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("inner_optimizer", inner.optimizer, f"known, with their options: {known}")
     if inner.precision not in PRECISIONS:
         raise _unfit("precision", inner.precision, f"known: {', '.join(PRECISIONS)}")
+    if inner.decays not in DECAYING:
+        raise _unfit("weight_decay_on", inner.decays, f"known: {', '.join(DECAYING)}")
     if inner.batch_size < 1:
         raise _unfit("batch_size", inner.batch_size, "at least 1 row")
 
@@ -110,7 +112,8 @@ def fit(
         vectors = memory.HOST_VECTORS * memory.FLOAT * exchange.exchanged
         memory.require(vectors, available, "this run's vectors", instead)
         return MemoryFit(None, _limits(available - vectors, snapshot, meta, lengths))
-    moments, batch_size = INNER.entry(settings.inner.optimizer).declares.moments, settings.inner.batch_size
+    moments = INNER.entry(settings.inner.optimizer).declares.moments(exchange.layout)
+    batch_size = settings.inner.batch_size
     tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first
         row = memory.worker(manifest.model, exchange, batch_size=1, context=length, inner_states=moments)

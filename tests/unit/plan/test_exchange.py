@@ -65,12 +65,6 @@ def test_an_exchange_that_cannot_be_is_refused_with_a_remedy(
     assert words in problems(run(tmp_path, **training))
 
 
-def test_int8_is_refused_where_its_library_knows_no_layer(tmp_path: Path) -> None:
-    model = MODEL | {"architecture": "gpt2"}
-    words = "has base: int8, but torchao does not know the layers of a gpt2; choose another type"
-    assert words in problems(run(tmp_path, model, adapter={"base": "int8"}))
-
-
 def test_adapters_beside_an_untrained_model_are_warned_of(tmp_path: Path) -> None:
     plan = resolve(load(run(tmp_path, adapter={})), purpose=Purpose.SERVE)
     assert any("it is made from scratch" in str(warning) for warning in plan.warnings)

@@ -418,7 +418,7 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
             "counts only with trimmed_mean, but the rule is mean",
         ),
         (None, {"aggregation": {"outer_momentum": 0.5}}, "aggregation.outer_momentum: sgd has no momentum"),
-        (None, {"training": {"momentum": 0.5}}, "counts only with sgd, but inner_optimizer is adamw"),
+        (None, {"training": {"momentum": 0.5}}, "counts only with muon or sgd, but inner_optimizer is adamw"),
         (None, {"aggregation": {"buffer_size": 9}}, "aggregation.buffer_size: is 9, but the run has 4 nodes"),
         (
             None,

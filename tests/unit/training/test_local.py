@@ -67,14 +67,14 @@ def test_a_worker_that_follows_the_fleet_moves_on_as_the_fleet_did(optimizer: st
     rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
     for _ in range(5):
         trainer.step((rows, rows), 0.1)
-    state = trainer.optimizer.state[trainer.optimizer.param_groups[0]["params"][0]]
-    momentum = state["exp_avg" if optimizer == "adamw" else "momentum_buffer"]
+    state = trainer.optimizer.moments
+    momentum = state["exp_avg" if optimizer == "adamw" else "momentum"]
 
     def move() -> Tensor:
         """Return the next step that the momentum alone makes."""
         if optimizer == "sgd":
             return -0.1 * momentum
-        taken = float(state["step"])
+        taken = trainer.optimizer.steps
         return -0.1 * momentum / (1 - 0.9**taken) / (state["exp_avg_sq"] / (1 - 0.99**taken)).sqrt()
 
     own, length = move(), momentum.norm()
@@ -123,15 +123,14 @@ def test_a_step_that_is_not_finite_touches_nothing(optimizer: str, clip: float |
     trainer.load(torch.zeros(16))
     trainer.step((rows, rows), 0.1)
     good = trainer.flat.vector.clone()
-    (state,) = trainer.optimizer.state.values()
-    before = {name: torch.as_tensor(value).clone() for name, value in state.items()}
+    before = {name: value.clone() for name, value in trainer.moments().items()}
     for value in (math.nan, math.inf, 1e30):  # at 1e30 the loss is finite, but the gradient's norm overflows
         trainer.flat.vector[0] = value
         spoiled = trainer.flat.vector.clone()
         assert trainer.step((rows, rows), 0.1) is None
         torch.testing.assert_close(trainer.flat.vector, spoiled, equal_nan=True)
         for name, kept in before.items():
-            torch.testing.assert_close(torch.as_tensor(state[name]), kept)
+            torch.testing.assert_close(trainer.moments()[name], kept)
     trainer.load(good)
     loss = trainer.step((rows, rows), 0.1)
     assert loss is not None

@@ -13,8 +13,7 @@ from torch import Tensor
 from barnraise import training
 from barnraise.core.errors import CorruptionError, OptionError, UnknownNameError
 from barnraise.training.base import OuterOptimizer
-from barnraise.training.catalog import ASYNCHRONOUS, INNER, SYNCHRONOUS
-from barnraise.training.inner import inner_optimizer
+from barnraise.training.catalog import ASYNCHRONOUS, SYNCHRONOUS
 
 torch.set_num_threads(1)
 EVERY = pytest.mark.parametrize("name", training.names())
@@ -188,13 +187,3 @@ def test_modes_and_names() -> None:
 @pytest.mark.parametrize("name", training.CATALOG.names())
 def test_it_keeps_as_many_vectors_as_it_declares(name: str) -> None:
     assert len(training.create(name).moment_names) == training.CATALOG.entry(name).declares.moments
-
-
-@pytest.mark.parametrize("name", INNER.names())
-def test_an_inner_optimizer_keeps_as_many_vectors_as_it_declares(name: str) -> None:
-    parameter = torch.nn.Parameter(torch.zeros(3))
-    parameter.grad = torch.ones(3)
-    optimizer = inner_optimizer(name, parameter, {"momentum": 0.5})
-    optimizer.step()
-    vectors = [value for value in optimizer.state[parameter].values() if value.shape == parameter.shape]
-    assert len(vectors) == INNER.entry(name).declares.moments

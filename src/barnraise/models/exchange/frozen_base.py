@@ -1,4 +1,4 @@
-"""The frozen base of an exchange in a module: its type there, and its files; imports torch."""
+"""The files of an exchange's frozen base, and the type in which they are loaded; imports torch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
 
 import torch
 from safetensors import safe_open
-from torch import nn
 
-from barnraise.core.errors import ModelError
-from barnraise.models.exchange.base_model import INT8
+from barnraise.models.exchange.base_model import FLOAT32
 from barnraise.models.weights import INDEX, ONE
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, INT8: torch.bfloat16}
-"""The types in which a base is loaded, by its name in `base_model.BASE_BYTES`."""
+
+def loaded_as(base: str) -> torch.dtype:
+    """Return the type in which the parameters are loaded before layers are packed into the type `base`."""
+    return torch.float32 if base == FLOAT32 else torch.bfloat16
 
 
 @contextmanager
@@ -44,7 +43,7 @@ def folder_of(files: Sequence[Path]) -> Iterator[Path]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Hide the warnings that peft and torchao give to their own authors as they are imported and used."""
+    """Hide the warnings that peft gives to its own authors as it is imported and used."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -53,22 +52,3 @@ def quietly() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def hold(module: nn.Module, base: str) -> nn.Module:
-    """Return `module` with its frozen linear layers in the type `base`; ModelError where a package is missing."""
-    if base != INT8:
-        return module
-    try:
-        from torchao.quantization import Int8WeightOnlyConfig, quantize_
-    except ImportError:
-        raise ModelError(
-            "the run holds its base model in int8, which needs torchao; run `pip install 'barnraise[adapters-int8]'`"
-        ) from None
-    output = cast(Any, module).get_output_embeddings()
-
-    def is_frozen(layer: nn.Module, name: str) -> bool:
-        return isinstance(layer, nn.Linear) and layer is not output and not layer.weight.requires_grad
-
-    quantize_(module, Int8WeightOnlyConfig(), filter_fn=is_frozen)
-    return module

@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from barnraise.core.errors import ModelError
-from barnraise.models.exchange.frozen_base import DTYPES, hold, quietly
+from barnraise.models.exchange.base_model import FLOAT32
+from barnraise.models.exchange.compact_layers import compacted
+from barnraise.models.exchange.frozen_base import loaded_as, quietly
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.exchange.lora import ADAPTER, B_ONLY, target_names
 from barnraise.models.exchange.module import ModuleExchange
@@ -29,7 +31,7 @@ class LoraExchange(ModuleExchange):
     def __init__(self, rank: int, alpha: float, targets: str, dropout: float, train: str, seed: int, base: str) -> None:
         self.rank, self.alpha, self.dropout = rank, alpha, dropout
         self.targets = target_names({"targets": targets})
-        self.train, self.seed, self.base, self.dtype = train, seed, base, DTYPES[base]
+        self.train, self.seed, self.base, self.dtype = train, seed, base, loaded_as(base)
 
     def prepare(self, module: nn.Module, layout: Layout) -> nn.Module:
         """Return the module with adapters; ModelError where peft is missing."""
@@ -43,7 +45,9 @@ class LoraExchange(ModuleExchange):
             raise ModelError(
                 "the run trains adapters, which needs peft; run `pip install 'barnraise[adapters]'`"
             ) from None
-        module = hold(module.requires_grad_(False), self.base)
+        module = module.requires_grad_(False)
+        if self.base != FLOAT32:
+            module = compacted(module, self.base)
         config = LoraConfig(
             task_type="CAUSAL_LM",
             r=self.rank,
