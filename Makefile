@@ -61,7 +61,7 @@ chaos: install  ## play SEEDS=10000 small clusters under random fault plans, wit
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
 bench: install  ## run the benchmarks, each prints its comparison (an hour; those over slow links: bench-miles)
-	@set -e; for script in $(filter-out benchmarks/miles%,$(BENCHMARKS)); do \
+	@set -e; for script in $(filter-out benchmarks/miles% benchmarks/reach.py,$(BENCHMARKS)); do \
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 
@@ -75,6 +75,7 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/gradient.py
 	$(BIN)/python benchmarks/transports.py
 	$(BIN)/python benchmarks/miles.py --results runs/miles.jsonl --pictures runs/figures
+	$(BIN)/python benchmarks/reach.py --results runs/reach.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_peers.py
 	$(BIN)/python benchmarks/miles_race.py --results runs/race.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_joiner.py

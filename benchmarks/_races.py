@@ -87,6 +87,7 @@ class Known:
         return None if result is None else msgspec.convert(result, kind)
 
     def add(self, key: list[object], result: object) -> None:
+        self._found[json.dumps(key)] = msgspec.to_builtins(result)
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a") as file:

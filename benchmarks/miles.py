@@ -26,6 +26,8 @@ A side's name says what it does, in parts:
     diloco_int4_h30_e2.4     DiLoCo (Nesterov outside, rounds that wait) whose exchanges take 4 bits both ways
     ..._beta0.95_decay0.1    AdamW's decay of the second moment and of the weights, else 0.99 and 0.01
     ..._tuned                auto_tune: steps and densities from these on, as the links allow
+    ..._muon                 Muon for the hidden matrices, at AdamW's rate
+    ..._host                 the controller is behind such a link too
     ..._lerp40, _nesterov, _delayed1, _outer1.6, _nokeep      merge_lerp, the step outside, error feedback without keep
 """
 
@@ -82,6 +84,7 @@ class Side:
     steps: int = 30
     batch: int = 4
     excess: float | None = None
+    hosted: bool = False
     training: dict[str, Any] = field(default_factory=dict)
     controller: dict[str, Any] = field(default_factory=lambda: dict(MODES["sync"]))
 
@@ -95,7 +98,9 @@ class Side:
     def take(self, part: str) -> None:
         found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
         word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned")):
+        if (not number) != (
+            word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned", "host", "muon")
+        ):
             raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
         match word:
             case "lone":
@@ -123,6 +128,10 @@ class Side:
                 self.training["version_momentum"] = int(number) / 100
             case "tuned":
                 self.training["auto_tune"] = True
+            case "muon":
+                self.training["inner_optimizer"] = "muon"
+            case "host":
+                self.hosted = True
             case "lerp":
                 self.training["merge_lerp"] = int(number) / 100
             case "nesterov":
@@ -199,12 +208,12 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
     tokens = round(options.tokens * 1e6 * (side.excess or options.excess))
     if side.controller.get("buffer_size") == "all":
         side.controller["buffer_size"] = side.workers
-    content = {
+    content: dict[str, Any] = {
         "run": {"name": "miles", "seed": seed},
         "model": MODEL,
         "data": {"kind": "text", "files": files(options.data), "context": 128},
         "controller": {
-            "evaluations": 24,
+            "evaluations": options.evaluations,
             "evaluation_rows": 256,
             "checkpoint_seconds": 1e6,
             "sync_window": 1e6,
@@ -223,8 +232,11 @@ def play(name: str, learning_rate: float, seed: int, order: int, options: argpar
         | ADAMW
         | side.training,
     }
-    slow = parse(f"{options.mbit:g}mbit/{options.delay_ms:g}ms")
+    text = f"{options.mbit:g}mbit/{options.delay_ms:g}ms"
+    slow = parse(text)
     link = slow if side.workers > 1 else parse("10gbit/0ms")  # alone there is nothing to wait for
+    if side.hosted:
+        content["network"] = {"controller_link": text}
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
     fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
     skipped = order * GOLDEN % 1.0
@@ -333,6 +345,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=4_444.0, help="tokens a second of a worker; 4444: 16M an hour")
     parser.add_argument("--mbit", type=float, default=10.0)
     parser.add_argument("--delay-ms", type=float, default=25.0, help="one way")
+    parser.add_argument("--evaluations", type=int, default=24, help="of the held-out loss, over a run")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="trials at a time")
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--pictures", type=Path, help="a folder for the curves")

@@ -63,7 +63,10 @@ def check(
         console.emit_json({"ok": False, "problems": rows, "warnings": [], "estimate": None})
         raise typer.Exit(error.exit_code) from None
     if json:
-        cost = estimate.as_dict()
+        from barnraise.plan.curve import link_ratio
+
+        found = link_ratio(plan, estimate.sizes.parameters, estimate.sizes.trained)
+        cost = estimate.as_dict() | {"link": found and found.as_dict()}
         console.emit_json({"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost})
         return
     for warning in plan.warnings:
@@ -151,6 +154,8 @@ def _noticed(plan: Plan) -> str:
 
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
+    from barnraise.plan.curve import link_ratio
+
     model = plan.run_file.model
     sizes = cost.sizes
     yield "model", f"{model.architecture or model.path}, {sizes.parameters:,} parameters"
@@ -182,6 +187,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     )
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
+    if found := link_ratio(plan, sizes.parameters, sizes.trained):
+        yield "link", str(found)
     for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:
         nodes = cost.buffer_size or plan.aggregation.least(living)
         odds = plan.aggregation.odds(living, nodes)

@@ -6,7 +6,8 @@ Nothing is downloaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from barnraise.core.errors import DataError
+from barnraise.data.chat_template import MarkedText
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
 
@@ -23,6 +25,7 @@ _OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 _COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
 
 TokenIds = npt.NDArray[np.uint32]
+MarkedIds = tuple[TokenIds, npt.NDArray[np.bool_]]
 
 
 class Tokenizer(Protocol):
@@ -36,6 +39,7 @@ class Tokenizer(Protocol):
     pad_id: int | None
     bos_id: int | None
     eos_id: int
+    leading_id: int | None  # the token before each text: its bos_id, or none
 
     def encode(self, text: str) -> list[int]:
         """Encode `text` as ids, without special tokens."""
@@ -48,6 +52,15 @@ class Tokenizer(Protocol):
 
         Raises UnicodeDecodeError for invalid UTF-8 if the tokenizer needs text.
         """
+
+    def encode_marked(self, texts: Sequence[MarkedText], *, specials: bool) -> Iterator[MarkedIds]:
+        """Yield the ids of each text, without more tokens around it, and which of them overlap its marked parts.
+
+        With `specials` a special token in a text is that token, not its letters.
+        """
+
+    def special_tokens(self) -> dict[str, int]:
+        """Return the special tokens by their text."""
 
     def files(self) -> dict[str, bytes]:
         """Return the files by which `AutoTokenizer.from_pretrained` finds the same tokenizer."""
@@ -66,6 +79,7 @@ class ByteTokenizer:
     eos_id = 256
     pad_id: int | None = 257
     bos_id: int | None = None
+    leading_id: int | None = None
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -75,6 +89,18 @@ class ByteTokenizer:
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         return (np.frombuffer(chunk, dtype=np.uint8).astype(np.uint32) for chunk in chunks)
+
+    def encode_marked(self, texts: Sequence[MarkedText], *, specials: bool) -> Iterator[MarkedIds]:
+        for text, spans in texts:
+            ids = np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
+            marked = np.zeros(len(ids), bool)
+            for start, stop in spans:
+                first = len(text[:start].encode())
+                marked[first : first + len(text[start:stop].encode())] = True
+            yield ids, marked
+
+    def special_tokens(self) -> dict[str, int]:
+        return {"<eos>": self.eos_id, "<pad>": self.pad_id or 0}
 
     def files(self) -> dict[str, bytes]:
         """Return the same mapping as the files of a byte-level BPE without merges."""
@@ -125,6 +151,8 @@ class HuggingFaceTokenizer:
         if eos not in vocab:
             raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
         self.eos_id = vocab[eos]
+        first = self._backend.encode("", add_special_tokens=True).ids[:1]
+        self.leading_id = self.bos_id if first == [self.bos_id] else None
         named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))
         self._backend.add_special_tokens([text for text in named if text in vocab])
         self._backend.encode_special_tokens = True  # special tokens in a text are text: only this class ends documents
@@ -150,8 +178,38 @@ class HuggingFaceTokenizer:
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         return (np.array(encoding.ids, dtype=np.uint32) for encoding in encodings)
 
+    def encode_marked(self, texts: Sequence[MarkedText], *, specials: bool) -> Iterator[MarkedIds]:
+        backend = self._with_specials if specials else self._backend
+        encodings = backend.encode_batch([marked.text for marked in texts], add_special_tokens=False)
+        for (_, spans), encoding in zip(texts, encodings, strict=True):
+            ids = np.array(encoding.ids, dtype=np.uint32)
+            marked = np.zeros(len(ids), bool)
+            for start, stop in spans:
+                first = _token_at(encoding, range(start, stop))
+                last = _token_at(encoding, range(stop - 1, start - 1, -1))
+                if first is not None and last is not None:
+                    marked[first : last + 1] = True
+            yield ids, marked
+
+    @cached_property
+    def _with_specials(self) -> Any:
+        """The tokenizer that reads special tokens in a text as such."""
+        backend = type(self._backend).from_str(self._backend.to_str())
+        backend.encode_special_tokens = False
+        return backend
+
+    def special_tokens(self) -> dict[str, int]:
+        added = self._backend.get_added_tokens_decoder()
+        return {token.content: number for number, token in added.items() if token.special}
+
     def files(self) -> dict[str, bytes]:
         return dict(self._files)
+
+
+def _token_at(encoding: Any, places: range) -> int | None:
+    """Return the token of the first of these characters that has one: white space may have none."""
+    found = (encoding.char_to_token(place) for place in places)
+    return next((token for token in found if token is not None), None)
 
 
 def load(tokenizer: str | Path) -> Tokenizer:

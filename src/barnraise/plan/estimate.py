@@ -1,15 +1,13 @@
 """Estimates of a run's cost: parameters, memory, bytes, time.
 
 Arithmetic on the model's config; nothing is built. Sizes are exact up to headers; the number of versions assumes that
-workers run at the speeds the file gives; time assumes that training reaches `EFFICIENCY` of a matrix product's speed on
-this machine, and is right to a factor of 3.
+workers run at the speeds the file gives; time assumes that training is as fast as
+`plan/speed.py` says, and is right to a factor of 3.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +23,10 @@ from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
 from barnraise.plan.exchange import exchange_name
 from barnraise.plan.resolve import Plan, payload_bytes
+from barnraise.plan.speed import cpu_flops
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
-
-EFFICIENCY = 0.4
-"""Share of a matrix product's speed that training a small model on a CPU reaches."""
 
 OPENED = 5
 """Memory of an opened payload over its bytes."""
@@ -205,23 +201,4 @@ def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:
     """Estimate the seconds of local CPU workers that share the machine; None for other devices or no local workers."""
     if not workers or any(worker.device != "cpu" for worker in workers):
         return None
-    fastest = max(worker.speed for worker in workers)
-    busy = min(len(os.sched_getaffinity(0)), sum(worker.threads * worker.speed / fastest for worker in workers))
-    return operations / (EFFICIENCY * _operations_per_second() * busy)
-
-
-def _operations_per_second(size: int = 64, repeats: int = 200) -> float:
-    """Measure the operations a second of a float32 matrix product on one core; the best of a few.
-
-    It is small enough that no library splits it.
-    """
-    import numpy as np
-
-    matrix = np.full((size, size), 0.5, dtype=np.float32)
-    out = matrix @ matrix
-    best = math.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        np.matmul(matrix, matrix, out=out)
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
+    return operations / cpu_flops(workers)

@@ -46,6 +46,9 @@ def test_a_sound_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("run.yaml is sound: train, asynchronous\n  model          gpt2, ")
     assert "contributions  40 of 2,560 tokens" in out
     assert re.search(r"leases         a node that dies is missed after [0-9.]+ s among \d+ nodes?\n", out)
+    assert re.search(
+        r"link           R [0-9.e+]+: [0-9.]+ [GT]FLOP/s a worker, 10 Mbit/s up \(no link is given\), 128 tok", out
+    )
     assert err == ""
 
 

@@ -1,0 +1,382 @@
+"""Draw the curve: the time to a lone worker's loss over its own time, against R, for barnraise and its rivals.
+
+    python benchmarks/reach.py --results runs/reach.jsonl --pictures docs/research/figures      hours; it continues
+    python benchmarks/reach.py --results docs/research/figures/reach.jsonl --report      the table of what is there
+
+R = FLOP/s / (bandwidth in bytes/s * tokens a step). A step of B tokens takes 6 N B / FLOP/s seconds and N values of b
+bytes take N b / bandwidth, so that an exchange takes b R / 6 steps for any model and any machine. Four equal workers
+train a GPT-2 of 125,000 parameters in virtual time with real tensors; a lone worker of their speed, whose versions are
+averaged over the last 10% of its run, sets the loss and the time. Its rate and batch are tuned.
+
+Ours runs in the engine, at each R over the link that this R asks for: as `auto` leaves it (one run file for every R)
+and by hand. Rivals are in `_rivals.py`: their losses by tokens do not depend on R, so that each of their trials counts
+at every R. Every side has the same number of trials at each R on the first seed; the best one there is trained on the
+others (`--seeds`, `--orders`). Trials are kept in `--results`, one a line, in order of their worth: a campaign that is
+ended early has all sides at R = 1, 10, 100 and 1,000 before more seeds.
+
+The mapping bends where a run is short. Here a lone worker takes `--tokens` / 512 steps, one of a real run a hundred
+times as many. A delay of some steps, rounds of H steps and the start and end of a run weigh more in the short one. A
+larger model also trains well on more tokens a step, which lowers R.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import miles
+import torch
+from _races import DATA, At, Known, files, reached
+from _rivals import POINTS, Bench, Recipe, play
+from peers.common import ADAMW
+
+from barnraise.config import load
+from barnraise.plan import Purpose, resolve
+from barnraise.plan.resolve import Plan
+
+PARAMETERS = 124_800
+ROWS, CONTEXT = 4, 128
+STEP_TOKENS = ROWS * CONTEXT
+RATE = 5120.0
+"""Tokens a second of a worker: a step takes 0.1 s. The link follows from R; its delay is a hundredth of a step."""
+
+DELAY_MS = 1.0
+RATIOS = (100.0, 10.0, 1000.0, 1.0, 30.0, 300.0, 3.0)
+"""R in the order in which they are worth their time."""
+
+COARSE = 4
+"""How many of the first of `RATIOS` all seeds have before the others are begun."""
+
+SPARSE = {"ratio": 1 / 64}
+PEAK = 0.004
+"""The rate of all sides of several workers; a lone one's is looked for."""
+
+LONE = [
+    Recipe("lone", rate, workers=1, batch=batch, average=0.1)
+    for rate, batch in ((0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4), (0.006, 8))
+]
+LATE = ((10, 1), (30, 5), (130, 43))
+"""Steps of a round of Streaming DiLoCo, and how late a fragment is taken in."""
+
+INT4: dict[str, Any] = {"excess": 2.0, "codec": "int4"}
+RIVALS: dict[str, list[Recipe]] = {
+    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (5, 15)],
+    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (10, 30)],
+    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (10, 30)],
+    "Streaming DiLoCo int4": [Recipe("streaming", PEAK, h, fragments=3, wait=late, **INT4) for h, late in LATE],
+    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (5, 15)],
+    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (10, 30)],
+    "a lone worker with Muon": [Recipe("lone", 0.003, workers=1, average=0.1, inner="muon")],
+}
+AUTO, HAND, HOSTED = "ours, auto", "ours, by hand", "ours, auto, controller behind such a link"
+TUNED = "loco64-loco16_overlap_h3_tuned"
+OURS: dict[str, dict[float, list[str]]] = {
+    AUTO: {ratio: [TUNED] for ratio in RATIOS},
+    HAND: {
+        1.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
+        3.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
+        10.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h2"],
+        30.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h3"],
+        100.0: ["loco32-loco16_overlap_h3", "loco16-loco8_overlap_h4"],
+        300.0: ["loco64-loco32_overlap_h4", "loco32-loco16_overlap_h6"],
+        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6"],
+    },
+    HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
+}
+USUAL = f"_momentum100_e2@{PEAK:g}"
+"""Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
+
+SIDES = [
+    AUTO, "SparseLoCo", "DiLoCo int4", "MuLoCo int4", "Streaming DiLoCo int4", HAND, "a lone worker with Muon",
+    "HeLoCo int4", "DiLoCo float32", HOSTED,
+]  # fmt: skip
+"""Sides in the order in which they are trained."""
+
+MACHINES = {"a phone's core": 106e9, "a laptop's GPU": 5e12, "an RTX 4090": 165e12, "an H100": 989e12}
+"""Peak FLOP/s: Cortex-X4 at 3.3 GHz with four FMA pipes of 128 bits (float32); a laptop's GPU that does 2 TFLOP/s in
+use; the makers' figures for dense bf16."""
+
+IN_USE = 0.4
+"""Share of a machine's peak that training reaches, as `barnraise check` takes it."""
+
+USUAL_STEP, USUAL_MBIT = 16_384, 10.0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One trial: time in steps of a worker (a rival's as if exchanges took none), tokens of all, held-out loss."""
+
+    curve: list[tuple[float, float, float]]
+
+    def points(self, stretch: float) -> list[At]:
+        return [At(steps * stretch, tokens, loss, None) for steps, tokens, loss in self.curve]
+
+    @property
+    def loss(self) -> float:
+        return self.curve[-1][2]
+
+
+class Campaign:
+    """Trials that are trained once and kept; with `report` none is trained."""
+
+    def __init__(self, options: Namespace) -> None:
+        self.options, self._known = options, Known(options.results)
+        self._bench: Bench | None = None
+        self._opened: tuple[int, int, str] | None = None
+
+    def rival(self, recipe: Recipe, seed: int = 0, order: int = 0) -> Trained | None:
+        """Return the trial of `recipe`, a rival's or a lone worker's."""
+        key = [self.options.tokens, self.options.data, seed, order, asdict(recipe)]
+        return self._kept(key, lambda: self._train(recipe, seed, order))
+
+    def ours(self, name: str, ratio: float, seed: int = 0, order: int = 0) -> Trained | None:
+        """Return the trial of the side `name` of `miles.py` over the link of R = `ratio`."""
+        key = [self.options.tokens, self.options.data, seed, order, name, ratio]
+        return self._kept(key, lambda: self._engine(name, ratio, seed, order))
+
+    def close(self) -> None:
+        if self._bench is not None:
+            self._bench.__exit__(None, None, None)
+        self._bench = self._opened = None
+
+    def _kept(self, key: list[Any], train: Callable[[], Trained]) -> Trained | None:
+        if (found := self._known.get(key, Trained)) is None and not self.options.report:
+            began = time.monotonic()
+            found = train()
+            self._known.add(key, found)
+            print(f"{key[2:]}: loss {found.loss:.4f}, {time.monotonic() - began:.0f} s", flush=True)
+        return found
+
+    def _train(self, recipe: Recipe, seed: int, order: int) -> Trained:
+        bench = self._open(seed, order, recipe.inner)
+        curve = play(bench, recipe, 1e6 * self.options.tokens)
+        steps = recipe.batch / ROWS  # a step of more rows takes longer
+        return Trained([(one.steps * steps, one.tokens, one.loss) for one in curve])
+
+    def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
+        side, _, rate = name.partition("@")
+        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=2.0, evaluations=POINTS)
+        link.tokens, link.data = self.options.tokens, self.options.data
+        found = miles.play(side, float(rate), seed, order, link)
+        return Trained([(one.seconds * RATE / STEP_TOKENS, one.tokens, one.loss) for one in found.points()])
+
+    def _plan(self, seed: int, inner: str) -> Plan:
+        content = {
+            "run": {"name": "reach", "seed": seed},
+            "model": miles.MODEL,
+            "data": {"kind": "text", "files": files(self.options.data), "context": CONTEXT},
+            "evaluation": {"rows": 256},
+            "training": {"tokens": 1_000_000, "batch_size": ROWS, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
+        }
+        return resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
+
+    def _open(self, seed: int, order: int, inner: str) -> Bench:
+        if self._bench is None or self._opened != (seed, order, inner):
+            self.close()
+            self._bench = Bench(self._plan(seed, inner), order * miles.GOLDEN % 1.0).__enter__()
+            self._opened = seed, order, inner
+            assert self._bench.start.numel() == PARAMETERS
+        return self._bench
+
+
+def link_mbit(ratio: float) -> float:
+    """Return the bandwidth, Mbit/s, at which a worker of `RATE` has R = `ratio`."""
+    return 6 * PARAMETERS * RATE / (ratio * STEP_TOKENS) * 8 / 1e6
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to train at one R: a recipe, or the name of one of our sides."""
+
+    side: str
+    ratio: float
+    way: Recipe | str
+
+    def share(self, campaign: Campaign, seed: int, order: int) -> float | None:
+        """Return the time to the lone worker's loss over its time; inf where it is missed, None where not trained."""
+        alone = best_lone(campaign)
+        target = campaign.rival(alone, seed, order) if alone else None
+        stretch = 1.0
+        if isinstance(self.way, Recipe):
+            stretch = self.way.stretch(self.ratio, PARAMETERS)
+            found = campaign.rival(self.way, seed, order) if stretch < float("inf") else Trained([])
+        else:
+            found = campaign.ours(self.way, self.ratio, seed, order)
+        if target is None or found is None:
+            return None
+        at = reached(found.points(stretch), target.loss)
+        return at[0] / target.curve[-1][0] if at else float("inf")
+
+
+def best_lone(campaign: Campaign) -> Recipe | None:
+    """Return the lone worker's best rate and batch on the first seed."""
+    found = [(trained.loss, place) for place, one in enumerate(LONE) if (trained := campaign.rival(one))]
+    return LONE[min(found)[1]] if found else None
+
+
+def choices(side: str, ratio: float) -> list[Choice]:
+    """Return the trials of a side at one R."""
+    if side in RIVALS:
+        return [Choice(side, ratio, recipe) for recipe in RIVALS[side]]
+    names = OURS[side].get(ratio, [])
+    return [Choice(side, ratio, name + USUAL) for name in names]
+
+
+def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
+    """Return the best trial of a side at one R on the first seed; of those that miss the loss, any."""
+    shares = [(share, place) for place, one in enumerate(choices(side, ratio)) if (share := one.share(campaign, 0, 0))]
+    return choices(side, ratio)[min(shares)[1]] if shares else None
+
+
+def train(campaign: Campaign, seeds: int, orders: int) -> None:
+    """Train all that is missing, what matters most first."""
+    more = [(seed, order) for seed in range(seeds) for order in range(orders) if seed or order]
+    for ratios in (RATIOS[:COARSE], RATIOS[COARSE:]):
+        for side in SIDES:
+            for ratio in ratios:
+                for one in choices(side, ratio):
+                    one.share(campaign, 0, 0)
+        chosen = [one for side in SIDES for ratio in ratios if (one := best(campaign, side, ratio))]
+        for seed, order in more:
+            for one in chosen:
+                one.share(campaign, seed, order)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A side at one R: the best trial's time over the lone worker's, on each seed and order that is there."""
+
+    side: str
+    ratio: float
+    way: str
+    shares: list[float]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.shares)
+
+    def __str__(self) -> str:
+        if self.mean == float("inf"):
+            return "missed"
+        low, high = min(self.shares), max(self.shares)
+        return f"{self.mean:.0%}" + (f" ({low:.0%} to {high:.0%})" if len(self.shares) > 1 else "")
+
+
+def rows(campaign: Campaign, seeds: int, orders: int) -> Iterator[Row]:
+    """Yield what the results hold."""
+    for side in SIDES:
+        for ratio in sorted(RATIOS):
+            if (one := best(campaign, side, ratio)) is None:
+                continue
+            runs = [(seed, order) for seed in range(seeds) for order in range(orders)]
+            shares = [share for seed, order in runs if (share := one.share(campaign, seed, order)) is not None]
+            yield Row(side, ratio, told(one.way), shares)
+
+
+def told(way: Recipe | str) -> str:
+    """Describe a trial in a few words."""
+    if isinstance(way, str):
+        return way.partition("_momentum100")[0] if "tuned" not in way else "tuned"
+    return f"H {way.steps}" + (f", {way.wait} late" if way.wait else "")
+
+
+def table(found: list[Row]) -> Iterator[str]:
+    """Yield a table in Markdown: a row for each side, a column for each R."""
+    ratios = sorted({row.ratio for row in found})
+    yield f"| side | {' | '.join(f'R = {ratio:,.0f}' for ratio in ratios)} |"
+    yield "|" + "---|" * (len(ratios) + 1)
+    for side in dict.fromkeys(row.side for row in found):
+        at = {row.ratio: row for row in found if row.side == side}
+        cells = [f"{at[ratio]}; {at[ratio].way}" if ratio in at else "" for ratio in ratios]
+        yield f"| {side} | {' | '.join(cells)} |"
+
+
+def machines() -> dict[str, float]:
+    """Return R of each machine over `USUAL_MBIT` with `USUAL_STEP` tokens a step."""
+    return {name: peak * IN_USE / (USUAL_MBIT / 8 * 1e6 * USUAL_STEP) for name, peak in MACHINES.items()}
+
+
+def picture(found: list[Row], folder: Path) -> None:
+    """Draw each side's share of the lone worker's time against R, and the table behind it."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
+    for side in dict.fromkeys(row.side for row in found):
+        here = [row for row in found if row.side == side and row.mean < float("inf")]
+        ours = side.startswith("ours")
+        (line,) = axis.plot(
+            [row.ratio for row in here], [100 * row.mean for row in here], "o-" if ours else ".--", label=side
+        )
+        for row in here:
+            if len(row.shares) > 1:
+                axis.vlines(row.ratio, 100 * min(row.shares), 100 * max(row.shares), color=line.get_color(), alpha=0.4)
+    axis.axhline(100, color="#888888", linewidth=1)
+    axis.axhline(25, color="#888888", linewidth=1, linestyle=":")
+    axis.set_xscale("log")
+    axis.set_ylim(20, 200)
+    axis.set_yscale("log")
+    axis.set_yticks([25, 40, 60, 100, 200], ["25%", "40%", "60%", "100%", "200%"])
+    for name, ratio in machines().items():
+        if ratio <= 2 * max(RATIOS):
+            axis.annotate(name, (ratio, 205), rotation=30, fontsize=8, annotation_clip=False)
+    axis.set_xlabel("R = FLOP/s / (bytes/s * tokens a step)")
+    axis.set_ylabel("time to the lone worker's loss, of its time")
+    axis.legend(frameon=False, fontsize=8)
+    axis.grid(True, color="#E4E4E4")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "reach.png", dpi=120)
+    plt.close(figure)
+    with (folder / "reach.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["side", "R", "trial", "seeds and orders", "mean share", "least", "most"])
+        for row in found:
+            figures = [f"{share:.4f}" for share in (row.mean, min(row.shares), max(row.shares))]
+            writer.writerow([row.side, f"{row.ratio:g}", row.way, len(row.shares), *figures])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=float, default=4.0, help="of the lone worker, millions")
+    parser.add_argument("--data", choices=DATA, default="modules")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--orders", type=int, default=1, help="orders of the rows for each seed")
+    parser.add_argument("--report", action="store_true", help="train nothing; tell what the results hold")
+    parser.add_argument("--quick", action="store_true", help="does it run? tiny, and its figures say nothing")
+    parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
+    parser.add_argument("--pictures", type=Path, help="a folder for the curve and its table")
+    options = parser.parse_args()
+    if options.quick:
+        options.tokens, options.seeds = 0.01, 1
+        for side in RIVALS:
+            del RIVALS[side][1:]
+        del LONE[1:]
+        SIDES.remove(HAND)
+    torch.set_num_threads(1)
+    campaign = Campaign(options)
+    try:
+        if not options.report:
+            train(campaign, options.seeds, options.orders)
+        options.report = True
+        found = list(rows(campaign, options.seeds, options.orders))
+    finally:
+        campaign.close()
+    for line in table(found):
+        print(line)
+    for name, ratio in machines().items():
+        print(f"{name}: R = {ratio:,.3g} over {USUAL_MBIT:g} Mbit/s with {USUAL_STEP:,} tokens a step")
+    if options.pictures:
+        picture(found, options.pictures)
+
+
+if __name__ == "__main__":
+    main()
