@@ -11,7 +11,9 @@ from types import ModuleType
 __all__ = [
     "dimacs",
     "dpll",
+    "examples",
     "formula_text",
+    "gathering",
     "generators",
     "lengths",
     "meta",

@@ -43,6 +43,16 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
         """Return the example without its source, as bytes: equal examples have equal ones."""
         return _ENCODER.encode([self.text, self.messages, self.prompt, self.completion, self.tools])
 
+    def words(self) -> str:
+        """Return all of its text but system messages, for a comparison with others."""
+        parts = [self.text or ""]
+        for part in (self.messages, self.prompt, self.completion):
+            if isinstance(part, str):
+                parts.append(part)
+            elif part is not None:
+                parts += [str(message["content"]) for message in part if message["role"] != "system"]
+        return " ".join(parts)
+
     def hash(self, key: bytes = b"") -> int:
         """Return a number of 64 bits for the content, the same on every machine."""
         return hash_of(self.content(), key)

@@ -1,7 +1,8 @@
 """Recognition of files that are not text: tables, records, archives, documents of other programs.
 
 Trained on as text, such a file teaches a model its keys, commas and bytes. It is recognised by its first bytes, and by
-the ending of its name where that says more. Prose that begins with a brace or has commas in it is text.
+the ending of its name where that says more. Prose that begins with a brace or has commas in it is text. Some of these
+files hold records that can be read (`barnraise.data.records`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 import csv
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnraise.core.errors import DataError
+from barnraise.data.compressed import BROKEN, compression_of, opened
+
+LINES, JSON, CSV, PARQUET, ARROW, STREAM = "JSON lines", "JSON", "CSV", "Parquet", "Arrow", "Arrow stream"
+"""Forms of records that can be read."""
 
 HEAD_BYTES = 64 * 1024
 """Bytes of a file that are examined."""
@@ -23,10 +29,11 @@ _EXTRACT = "extract the text to .txt files and name those"
 
 
 class RecognisedFile(NamedTuple):
-    """A recognised kind of file, and the remedy for it."""
+    """A recognised kind of file, the remedy where it is no text, and the form of its records where they can be read."""
 
     what: str
     remedy: str
+    form: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}, which would be trained on as if it were prose; {self.remedy}"
@@ -35,7 +42,7 @@ class RecognisedFile(NamedTuple):
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (  # offset, first bytes, kind, remedy
     (0, b"PAR1", "a Parquet table", _EXTRACT),
     (0, b"ARROW1", "an Arrow file", _EXTRACT),
-    (0, b"FEA1", "a Feather table", _EXTRACT),
+    (0, b"FEA1", "a Feather table of the first version", "save it again with a newer pyarrow or pandas"),
     (0, b"\xff\xff\xff\xff", "an Arrow stream", _EXTRACT),
     (0, b"Obj\x01", "an Avro file", _EXTRACT),
     (0, b"ORC", "an ORC table", _EXTRACT),
@@ -63,7 +70,20 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (  # offset, first bytes, kind
 _PRINTABLE = {b"%PDF-", b"{\\rtf"}
 """First bytes of formats that may be printable throughout; other formats need unprintable bytes after these."""
 
+_FORMS = {
+    "JSON Lines": LINES,
+    "comma-separated values": CSV,
+    "tab-separated values": CSV,
+    "a Parquet table": PARQUET,
+    "an Arrow file": ARROW,
+    "a Feather table": ARROW,
+    "an Arrow stream": STREAM,
+}
+"""The forms of the kinds of files whose records can be read."""
+
 _ENDINGS: dict[str, tuple[str, str]] = {
+    ".jsonl": ("JSON Lines", _EXTRACT),
+    ".ndjson": ("JSON Lines", _EXTRACT),
     ".parquet": ("a Parquet table", _EXTRACT),
     ".arrow": ("an Arrow file", _EXTRACT),
     ".feather": ("a Feather table", _EXTRACT),
@@ -102,15 +122,41 @@ def recognise(path: Path) -> RecognisedFile | None:
 
     OSError when it cannot be read.
     """
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        whole = len(head) < HEAD_BYTES or not file.read(1)
+    head, whole = _head(path)
     if not head:
         return None
-    if found := _by_ending(path) or _by_beginning(head):
-        return found
+    if compression_of(head):
+        return _compressed(path) or _by_ending(path) or _by_beginning(head)
+    return _recognised(path, head, whole)
+
+
+def _recognised(path: Path, head: bytes, whole: bool) -> RecognisedFile | None:
+    first, ending = _by_beginning(head), _by_ending(path)
+    if first and (first.form or ending is None or ending.form):
+        return first
     text = head.decode("utf-8-sig", errors="replace")
-    return _json(text, whole) or _table(text, whole)
+    return ending or _json(text, whole) or _table(text, whole) or _named_json(path)
+
+
+def _compressed(path: Path) -> RecognisedFile | None:
+    """Recognise records in a compressed file."""
+    try:
+        with opened(path) as file:
+            head = file.read(HEAD_BYTES)
+            whole = len(head) < HEAD_BYTES or not file.read(1)
+    except (*BROKEN, zlib.error, OSError, DataError):  # DataError: no library for zstd, so the remedy is to unpack it
+        return None
+    found = _recognised(path.with_suffix(""), head, whole) if head else None
+    if found is None or found.form not in (LINES, JSON, CSV):
+        return None
+    return found._replace(what=f"{found.what}, compressed")
+
+
+def _head(path: Path) -> tuple[bytes, bool]:
+    """Return the first bytes of a file, and whether they are all of it."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        return head, len(head) < HEAD_BYTES or not file.read(1)
 
 
 def require_text(paths: Sequence[Path]) -> None:
@@ -127,13 +173,17 @@ def require_text(paths: Sequence[Path]) -> None:
 
 def _by_ending(path: Path) -> RecognisedFile | None:
     known = _ENDINGS.get(path.suffix.lower())
-    return RecognisedFile(*known) if known else None
+    return RecognisedFile(*known, form=_FORMS.get(known[0], "")) if known else None
+
+
+def _named_json(path: Path) -> RecognisedFile | None:
+    return RecognisedFile("a JSON document", _EXTRACT, JSON) if path.suffix.lower() == ".json" else None
 
 
 def _by_beginning(head: bytes) -> RecognisedFile | None:
     for start, magic, what, remedy in _MAGIC:
         if head.startswith(magic, start) and (magic in _PRINTABLE or not _is_text(head)):
-            return RecognisedFile(what, remedy)
+            return RecognisedFile(what, remedy, _FORMS.get(what, ""))
     return None
 
 
@@ -154,12 +204,12 @@ def _json(text: str, whole: bool) -> RecognisedFile | None:
     full = lines if whole else lines[:-1]
     records = sum(_is_record(_parsed(line)) for line in full)
     if full and records >= _MOSTLY * len(full):
-        what = "JSON Lines" if len(full) > 1 else "a JSON record"
+        what, form = ("JSON Lines", LINES) if len(full) > 1 else ("a JSON record", JSON)
         return RecognisedFile(
-            what, "extract the text to a .txt file, as `jq -r .text FILE > FILE.txt` does for the key text"
+            what, "extract the text to a .txt file, as `jq -r .text FILE > FILE.txt` does for the key text", form
         )
     if _is_json(text, whole):
-        return RecognisedFile("a JSON document", _EXTRACT)
+        return RecognisedFile("a JSON document", _EXTRACT, JSON)
     return None
 
 
@@ -208,5 +258,5 @@ def _table(text: str, whole: bool) -> RecognisedFile | None:
         header, others = rows[0], rows[1:] if whole else rows[1:-1]
         named = len(set(header)) == len(header) > 1 and all(_COLUMN.fullmatch(name) for name in header)
         if named and len(others) >= _FEWEST_ROWS - 1 and all(len(row) == len(header) for row in others):
-            return RecognisedFile(what, _EXTRACT)
+            return RecognisedFile(what, _EXTRACT, CSV)
     return None
