@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnraise import __version__
 from barnraise.account.account import manifest, read
 from barnraise.core.errors import CorruptionError, InputError, UnknownNameError
 from barnraise.core.files import private
@@ -74,7 +75,10 @@ def export_model(
     source = Source.of(run, told, chat_template(tokenizer_files(run)))
     if may_write(folder / CARD):
         source = source.with_file(
-            CARD, _card(source, CardOf(version, size, source.base, *source.use(form, folder, kind or "f16")), warn)
+            CARD,
+            _card(
+                source, CardOf(__version__, version, size, source.base, *source.use(form, folder, kind or "f16")), warn
+            ),
         )
     with private() if folder.is_relative_to(run.path) else nullcontext():
         checked = write(source, folder, checkpoint, form, kind, round_trip=round_trip)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from barnraise import __version__
 from barnraise.account.account import Account
 from barnraise.account.report import fenced, markdown, table
 from barnraise.core.units import bytes_text, count_text, duration_text
@@ -27,9 +26,11 @@ MOST_NODES = 200
 class CardOf:
     """The subject of a card: the version that was exported, and the way to use the files.
 
-    `base` is the folder of the model that the run continued, if any. `use` is code in `language`.
+    `base` is the folder of the model that the run continued, if any. `use` is code in `language`. `release` is the
+    number of the barnraise that writes it.
     """
 
+    release: str
     version: int
     num_parameters: int
     base: Path | None
@@ -74,7 +75,7 @@ def _lines(account: Account, manifest: Manifest, meta: Meta, of: CardOf) -> Iter
     yield ""
     yield (
         f"A {manifest.model['model_type']} with {of.num_parameters:,} parameters, of which {manifest.trained:,} were "
-        f"trained, exported at version {of.version} by barnraise {__version__}."
+        f"trained, exported at version {of.version} by barnraise {of.release}."
     )
     yield from _section("Use")
     yield from fenced(of.use, of.language)
