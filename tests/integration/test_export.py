@@ -142,7 +142,7 @@ def test_the_types_and_names_that_there_are(tmp_path: Path) -> None:
         export_model(run, kind="f16")
 
 
-def test_what_gguf_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path, tokenizer: Path) -> None:
+def test_a_model_without_a_place_in_gguf_is_refused_before_anything_is_written(tmp_path: Path, tokenizer: Path) -> None:
     run = trained(tmp_path, scratch("gpt_neo"))
     with pytest.raises(ModelError, match=r"llama\.cpp itself has no gpt_neo"):
         export_model(run, form="gguf")

@@ -47,7 +47,7 @@ llama-server -m {file}     # llama.cpp
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """The run whose model is exported: its folder, manifest and dataset, and the files that go beside the weights."""
 
     run: RunDirectory
@@ -59,14 +59,14 @@ class Source:
     base: Path | None
 
     @classmethod
-    def of(cls, run: RunDirectory, told: Manifest, files: dict[str, bytes]) -> Source:
+    def of(cls, run: RunDirectory, told: Manifest, files: dict[str, bytes]) -> ExportSource:
         """Return the source in the folder of `run`; `files` are the tokenizer's."""
         run_file = load_run_file(run.run_file)
         base = None if run_file.model.path is None else Path(run_file.model.path).expanduser()
         exchange = Exchange.of(told.model, told.exchange)
-        return cls(run, told, exchange, Dataset.open(run.data), files, run_file.run.name, base)
+        return cls(run, told, exchange, Dataset.open(run.data), files, name=run_file.run.name, base=base)
 
-    def with_file(self, name: str, content: bytes | None) -> Source:
+    def with_file(self, name: str, content: bytes | None) -> ExportSource:
         """Return the same with one more file, if it has a content."""
         return self if content is None else replace(self, files=self.files | {name: content})
 
@@ -99,7 +99,7 @@ class Source:
 
 
 def write(
-    source: Source, folder: Path, checkpoint: StoredCheckpoint, form: str, kind: str | None, *, round_trip: bool
+    source: ExportSource, folder: Path, checkpoint: StoredCheckpoint, form: str, kind: str | None, *, round_trip: bool
 ) -> RoundTrip | None:
     """Write the model of a checkpoint to `folder`; return the result of the round trip, if there was one.
 
@@ -113,7 +113,7 @@ def write(
     return _write_model(source, folder, checkpoint, round_trip)
 
 
-def _write_model(source: Source, folder: Path, checkpoint: StoredCheckpoint, check: bool) -> RoundTrip | None:
+def _write_model(source: ExportSource, folder: Path, checkpoint: StoredCheckpoint, check: bool) -> RoundTrip | None:
     module = source.trained(checkpoint)
     written = _written(source, module) if check else []
     with filled(folder, last="config.json", stale=("model*.safetensors*",)) as partial:
@@ -125,7 +125,7 @@ def _write_model(source: Source, folder: Path, checkpoint: StoredCheckpoint, che
         return round_trip.check_model(written, model, source.ends, kind=F32, tokenizer=tokenizer)
 
 
-def _write_adapter(source: Source, folder: Path, checkpoint: StoredCheckpoint, check: bool) -> RoundTrip | None:
+def _write_adapter(source: ExportSource, folder: Path, checkpoint: StoredCheckpoint, check: bool) -> RoundTrip | None:
     if CATALOG.entry(source.exchange.name.kind).declares.inside:
         raise InputError(f"the run trained the model itself and no adapters; export it as {MODEL}")
     module = source.trained(checkpoint)
@@ -146,7 +146,9 @@ def _write_adapter(source: Source, folder: Path, checkpoint: StoredCheckpoint, c
         return round_trip.check_model(written, model, source.ends, kind=F32, tokenizer=tokenizer)
 
 
-def _write_gguf(source: Source, folder: Path, checkpoint: StoredCheckpoint, kind: str, check: bool) -> RoundTrip | None:
+def _write_gguf(
+    source: ExportSource, folder: Path, checkpoint: StoredCheckpoint, kind: str, check: bool
+) -> RoundTrip | None:
     gguf_file.require_gguf()
     config, ends = source.told.model, source.ends
     shape = shape_of(config)
@@ -177,11 +179,11 @@ def _write_gguf(source: Source, folder: Path, checkpoint: StoredCheckpoint, kind
         return round_trip.check_model(written, model, ends, kind=kind, tokenizer=tokenizer)
 
 
-def _written(source: Source, module: nn.Module) -> list[Written]:
+def _written(source: ExportSource, module: nn.Module) -> list[Written]:
     return round_trip.written_by(module, prompts_of(source.dataset), source.ends)
 
 
-def _tokenizer(source: Source, folder: Path, written: list[Written], **options: Any) -> Any:
+def _tokenizer(source: ExportSource, folder: Path, written: list[Written], **options: Any) -> Any:
     """Return the exported tokenizer, checked; None where the data is no text."""
     prompts = [each.prompt for each in written]
     if not any(prompt.encode for prompt in prompts):
@@ -191,7 +193,7 @@ def _tokenizer(source: Source, folder: Path, written: list[Written], **options: 
     return tokenizer
 
 
-def _turns(source: Source, beginning: str) -> Turns | None:
+def _turns(source: ExportSource, beginning: str) -> Turns | None:
     """Return the turns of the run's chat template, without the beginning that llama.cpp adds by itself."""
     if TEMPLATE not in source.files:
         return None

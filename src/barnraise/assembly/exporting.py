@@ -19,7 +19,7 @@ from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckp
 from barnraise.models.exchange.catalog import FORM_ALIASES, FORMS, GGUF, MODEL
 
 if TYPE_CHECKING:
-    from barnraise.assembly.export_forms import Source
+    from barnraise.assembly.export_forms import ExportSource
     from barnraise.exports.round_trip import RoundTrip
 
 
@@ -67,12 +67,12 @@ def export_model(
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
     from transformers.utils import logging
 
-    from barnraise.assembly.export_forms import Source, write
+    from barnraise.assembly.export_forms import ExportSource, write
     from barnraise.models import memory
 
     logging.disable_progress_bar()
     version, size = checkpoint.manifest.version, memory.model_size(told.model)
-    source = Source.of(run, told, chat_template(tokenizer_files(run)))
+    source = ExportSource.of(run, told, chat_template(tokenizer_files(run)))
     if may_write(folder / CARD):
         source = source.with_file(
             CARD,
@@ -85,7 +85,7 @@ def export_model(
     return Exported(folder, version, _newest(run, version, warn), size, checked)
 
 
-def _card(source: Source, of: CardOf, warn: Callable[[str], None]) -> bytes | None:
+def _card(source: ExportSource, of: CardOf, warn: Callable[[str], None]) -> bytes | None:
     """Return the model card; None where the ledger is damaged."""
     try:
         return card(read(source.run), source.told, Meta.read(source.run.data / META), of).encode()

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from barnraise.core.errors import ExportError, InputError, StorageError, UnknownNameError
-from barnraise.exports.gguf_shapes import Array, Shape, rope_kind, shape_of
-from barnraise.exports.gguf_vocabulary import Vocabulary
+from barnraise.exports.gguf_shapes import Array, GgufShape, rope_kind, shape_of
+from barnraise.exports.gguf_vocabulary import GgufVocabulary
 from barnraise.models.exchange.frozen_base import quietly
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check_type(name: str) -> str:
 
 
 def write_gguf(
-    path: Path, module: nn.Module, config: Mapping[str, Any], vocabulary: Vocabulary, kind: str, name: str
+    path: Path, module: nn.Module, config: Mapping[str, Any], vocabulary: GgufVocabulary, kind: str, name: str
 ) -> None:
     """Write `module`, whose config is `config`, to the file `path`, with matrices of the type `kind`.
 
@@ -73,7 +73,7 @@ def _writer(path: Path, architecture: str) -> GGUFWriter:
     """Return a writer that can write an empty list of merges: gguf refuses one, and llama.cpp requires the key."""
     from gguf import GGUFValueType, GGUFWriter
 
-    class Writer(GGUFWriter):
+    class WithoutMerges(GGUFWriter):
         def add_token_merges(self, merges: Sequence[str]) -> None:  # type: ignore[override]
             self.add_key_value("tokenizer.ggml.merges", merges, GGUFValueType.ARRAY, GGUFValueType.STRING)
 
@@ -82,10 +82,10 @@ def _writer(path: Path, architecture: str) -> GGUFWriter:
                 return bytes(self._pack("I", vtype) + self._pack("I", sub_type) + self._pack("Q", 0))
             return super()._pack_val(val, vtype, add_vtype, sub_type)
 
-    return Writer(path, architecture)
+    return WithoutMerges(path, architecture)
 
 
-def tensors_of(module: nn.Module, config: Mapping[str, Any], shape: Shape) -> Iterator[tuple[str, Array]]:
+def tensors_of(module: nn.Module, config: Mapping[str, Any], shape: GgufShape) -> Iterator[tuple[str, Array]]:
     """Yield the names and float32 values of the tensors of a file, tied ones once."""
     for name, parameter in module.named_parameters():
         values: Array = parameter.detach().float().numpy()
@@ -141,7 +141,7 @@ def ends_of(path: Path) -> tuple[list[int], int | None]:
 
 
 def _describe(
-    writer: GGUFWriter, shape: Shape, config: Mapping[str, Any], vocabulary: Vocabulary, kind: str, name: str
+    writer: GGUFWriter, shape: GgufShape, config: Mapping[str, Any], vocabulary: GgufVocabulary, kind: str, name: str
 ) -> None:
     from gguf import GGML_QUANT_VERSION, GGUFValueType, LlamaFileType
 

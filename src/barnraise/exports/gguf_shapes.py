@@ -19,7 +19,7 @@ Fields = dict[str, int | float]
 
 
 @dataclass(frozen=True)
-class Shape:
+class GgufShape:
     """The layout of one architecture.
 
     `blocks` begins the names of tensors in a block. `inside` maps their last parts, `outside` the names of all others.
@@ -71,7 +71,7 @@ def interleave(values: Array, heads: int) -> Array:
     return halves.swapaxes(1, 2).reshape(values.shape)
 
 
-def shape_of(config: Config) -> Shape:
+def shape_of(config: Config) -> GgufShape:
     """Return the layout of a model; ModelError with a remedy where llama.cpp has none for it."""
     kind = str(config["model_type"])
     shape = SHAPES.get(kind)
@@ -182,8 +182,8 @@ def _gpt2_refusals(config: Config) -> Iterator[str]:
     )
 
 
-SHAPES: Mapping[str, Shape] = {
-    "gpt2": Shape(
+SHAPES: Mapping[str, GgufShape] = {
+    "gpt2": GgufShape(
         "gpt2",
         "transformer.h.",
         {
@@ -201,30 +201,38 @@ SHAPES: Mapping[str, Shape] = {
             "mlp.c_fc": "ffn_up",
             "mlp.c_proj": "ffn_down",
         },
-        _gpt2_fields,
-        _GPT2_READ,
-        _gpt2_refusals,
+        fields=_gpt2_fields,
+        read_as=_GPT2_READ,
+        refusals=_gpt2_refusals,
         transposed=frozenset({"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}),
     ),
-    "llama": Shape(
+    "llama": GgufShape(
         "llama",
         "model.layers.",
         _DECODER,
         _DECODER_BLOCK,
-        _decoder_fields,
-        _DECODER_READ | {"rope.dimension_count": "head_dim"},
-        _llama_refusals,
+        fields=_decoder_fields,
+        read_as=_DECODER_READ | {"rope.dimension_count": "head_dim"},
+        refusals=_llama_refusals,
         rotated=True,
     ),
-    "qwen2": Shape("qwen2", "model.layers.", _DECODER, _DECODER_BLOCK, _decoder_fields, _DECODER_READ, _qwen_refusals),
-    "qwen3": Shape(
+    "qwen2": GgufShape(
+        "qwen2",
+        "model.layers.",
+        _DECODER,
+        _DECODER_BLOCK,
+        fields=_decoder_fields,
+        read_as=_DECODER_READ,
+        refusals=_qwen_refusals,
+    ),
+    "qwen3": GgufShape(
         "qwen3",
         "model.layers.",
         _DECODER,
         _DECODER_BLOCK | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"},
-        _decoder_fields,
-        _DECODER_READ,
-        _qwen_refusals,
+        fields=_decoder_fields,
+        read_as=_DECODER_READ,
+        refusals=_qwen_refusals,
     ),
 }
 """The layouts by `model_type` of transformers."""

@@ -29,7 +29,7 @@ _REMEDY = "export with --as model, which transformers loads"
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class GgufVocabulary:
     """The tokens by id, their types, the merges in order, and the tokens with a meaning.
 
     `pre` is llama.cpp's name of the split. `begins` and `ends`: whether a text gets the first or the last token. `eot`
@@ -49,7 +49,7 @@ class Vocabulary:
     eot: int | None = None
 
 
-def vocabulary_of(files: Mapping[str, bytes], size: int, eot: int | None = None) -> Vocabulary:
+def vocabulary_of(files: Mapping[str, bytes], size: int, eot: int | None = None) -> GgufVocabulary:
     """Return the vocabulary of a tokenizer by its files, filled up to `size` tokens; `eot` ends a turn.
 
     DataError with a remedy for a tokenizer of another kind.
@@ -76,7 +76,19 @@ def vocabulary_of(files: Mapping[str, bytes], size: int, eot: int | None = None)
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     bos, eos, pad = (ids.get(named[key] or "") for key in ("bos", "eos", "pad"))
     begins, ends = _added(files["tokenizer.json"], config, bos, eos)
-    return Vocabulary(tokens, types, merges, _split(whole), bos, eos, pad, begins, ends, template_of(files), eot)
+    return GgufVocabulary(
+        tokens,
+        types,
+        merges,
+        _split(whole),
+        bos=bos,
+        eos=eos,
+        pad=pad,
+        begins=begins,
+        ends=ends,
+        chat_template=template_of(files),
+        eot=eot,
+    )
 
 
 def template_of(files: Mapping[str, bytes]) -> str | None:

@@ -15,7 +15,7 @@ from barnraise.core.errors import ExportError, ModelError, StorageError, Unknown
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.exports.gguf_file import check_fields, check_type, compare, ends_of, write_gguf
 from barnraise.exports.gguf_shapes import SHAPES, shape_of
-from barnraise.exports.gguf_vocabulary import Vocabulary, vocabulary_of
+from barnraise.exports.gguf_vocabulary import GgufVocabulary, vocabulary_of
 from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.models.instantiate import hugging_face_config
@@ -40,7 +40,7 @@ def resolve(name: str, **config: Any) -> dict[str, Any]:
     return describe({"architecture": name, "config": sizes}, 258, 64, eos_id=BYTES.eos_id, pad_id=BYTES.pad_id)
 
 
-def vocabulary() -> Vocabulary:
+def vocabulary() -> GgufVocabulary:
     return vocabulary_of(BYTES.files(), BYTES.vocab_size)
 
 
