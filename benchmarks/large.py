@@ -46,9 +46,10 @@ from barnraise.core.types import Blob, Contribution, News, ParameterRange, Updat
 from barnraise.ledger import Checkpoints
 from barnraise.ledger.chain import Head
 from barnraise.models.exchange.layout import Layout
+from barnraise.training.transfers import DONE
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
 from barnraise.worker.executor import WorkerExecutor
-from barnraise.worker.task_sessions import StatefulSession
+from barnraise.worker.stateful import StatefulSession
 
 NODES = 4
 UP, DOWN, OUTER = "sparse_loco", "int4", "nesterov"
@@ -275,13 +276,14 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
     course = cast("StatefulSession", executor.course)
     reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
+    start, free = torch.zeros(size), list[torch.Tensor]()
+    executor.path.free = free.append
     seconds: dict[str, list[float]] = {"send": [], "take a version in": [], "merge": []}
     for made in versions:
-        course.start.zero_()
         update = Update("delta", made.version, made.delta, made.digest, made.parameters)
 
         def send(number: int = made.version) -> None:
-            course.sent(number, executor.path.send(course.start, reached))
+            course.sent(number, executor.path.send(free.pop().zero_() if free else torch.zeros(size), reached))
 
         def take(update: Update = update, made: Made = made) -> None:
             assert executor.update(News((update,), made.version - 1, 0.25), lambda _: made.delta_bytes) == made.version
@@ -289,7 +291,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
         for name, work in (
             ("send", send),
             ("take a version in", take),
-            ("merge", lambda: course._take_in(reached, task)),
+            ("merge", lambda: course._offset(start, reached, DONE, task)),
         ):
             seconds[name].append(timed(work))
     told = {name: statistics.median(several[1:]) for name, several in seconds.items()}

@@ -19,7 +19,7 @@ import argparse
 import copy
 import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -36,6 +36,7 @@ from torch import Tensor
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
+from barnraise.core.threads import finished
 from barnraise.core.types import Contribution, News, Train
 from barnraise.data.shards import Dataset
 from barnraise.plan import Purpose, resolve
@@ -148,11 +149,11 @@ class _Twice(WorkerExecutor):
         self._versions.see(version, self.published.parameters)
         return version
 
-    def train(self, task: Train, on_step: Any) -> Contribution | None:
+    def train(self, task: Train, on_step: Any) -> Future[Contribution | None]:
         moved = self.published.movement
         movement = None if moved is None else moved.clone()
         self._versions.see(self.published.version, self.published.parameters)
-        made = super().train(task, on_step)
+        made = super().train(task, on_step).result()
         if made is not None and made.transcript is not None:
             self._versions.movements = {made.transcript.start: movement}
             sent = self.payloads[task.id].decoded()
@@ -161,7 +162,7 @@ class _Twice(WorkerExecutor):
                     again = self.again(task, made.transcript, versions)
                 apart = np.linalg.norm(again[0].decoded() - sent) / np.linalg.norm(sent) if again else np.inf
                 self.found[way].append(float(apart))
-        return made
+        return finished(made)
 
     @contextmanager
     def _in(self, way: str, seed: int) -> Iterator[Versions]:

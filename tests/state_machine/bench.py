@@ -104,6 +104,7 @@ class Bench:
         self.preparing = self.prepared = False
         self.applying: tuple[Update, ...] = ()
         self.training: AnyTask | None = None
+        self.encoding: dict[int, AnyTask] = {}
         self.cut = False
         self.payloads: dict[int, AnyResult] = {}
         self.uploading: int | None = None  # the assignment that the worker uploads a payload of
@@ -138,9 +139,12 @@ class Bench:
         assert worker.quit == (self.quit is not None)
         assert worker.outgoing.pending == self.payloads
         assert worker.tasks.tally.waiting == self.payloads.keys()
-        assert len(self.payloads) <= 2 + (not self.sound)  # and a residual, however often that is asked for
+        assert len(self.payloads) <= 3 + (
+            not self.sound
+        )  # one was encoded as another began; and a residual, however often that is asked for
         running = worker.tasks.running
         assert (running.task if running else None) == self.training
+        assert {number: begun.task for number, begun in worker.tasks.encoding.items()} == self.encoding
         assert worker.incoming.have == self.replica or self.limits.fetched < math.inf
         assert worker.incoming.updating == bool(self.applying)
         assert worker.incoming.needs <= self.fetching.keys()
@@ -165,7 +169,8 @@ class Bench:
             assert message.pending == tuple(self.payloads)
             running = self.worker.tasks.running
             trains = self.training if running and not running.dropped else None
-            expected = {task.id for task in (trains, self.worker.tasks.waiting) if task}
+            encoded = [task.id for task in self.encoding.values() if not self.worker.tasks.encoding[task.id].dropped]
+            expected = {*(task.id for task in (trains, self.worker.tasks.waiting) if task), *encoded}
             assert set(message.working) == expected
             self.hello = message
         elif isinstance(message, RequestTask):
@@ -187,7 +192,7 @@ class Bench:
             self.watched = message
         elif isinstance(message, Leave):
             assert self.worker.leaving
-            assert not self.prepared or (not self.payloads and self.training is None)
+            assert not self.prepared or not (self.payloads or self.training or self.encoding)
             self.left = True
 
     def _fetch(self, action: act.Fetch) -> None:
@@ -226,6 +231,7 @@ class Bench:
             back = {update.blob.digest for update in task.undoes}
             assert back <= self.at_hand
             self.at_hand -= back  # they are used up
+        assert len(self.encoding) <= (not isinstance(task, Flush)), "a residual is submitted once all else is in it"
         never = isinstance(task, Flush) or not self.settings.overlap
         assert 0 <= action.ask_at <= task.steps + never
         self.training, self.cut = task, False
@@ -271,8 +277,8 @@ class Bench:
             return
         self.epoch += 1
         self.last_task, self.newest = max(0, self.last_task - lost), max(0, self.newest - lost)
-        if self.training is not None and self.training.id > self.last_task:
-            self.foreign.add(self.training.id)
+        begun = [*self.encoding.values(), *([self.training] if self.training is not None else [])]
+        self.foreign.update(task.id for task in begun if task.id > self.last_task)
         self.void = bool(self.applying)
         if self.replica > self.newest and not self.void:
             self.replica = -1
@@ -398,10 +404,24 @@ class Bench:
         self.payloads[task.id] = answer_to(task, steps=steps, loss=1.0)
         self.handle(ev.TaskDone(self.payloads[task.id]))
 
+    def take_steps(self) -> None:
+        """The steps of the running task are taken; its update is encoded while the next one runs."""
+        if self.training is not None and self.training.trains:
+            task = self.training
+            if self.settings.overlap:
+                self.encoding[task.id], self.training = task, None
+            self.handle(ev.Trained(task.id))
+
+    def finish_encoding(self) -> None:
+        for number in list(self.encoding)[:1]:
+            self.payloads[number] = answer_to(self.encoding.pop(number), steps=4, loss=1.0)
+            self.handle(ev.TaskDone(self.payloads[number]))
+
     def fail_task(self) -> None:
-        """The running task ends in numbers that are not finite."""
-        task, self.training = self.training, None
+        """The running task ends in numbers that are not finite, or that which is encoded did."""
+        task = self.encoding.pop(next(iter(self.encoding))) if self.encoding else self.training
         if task is not None:
+            self.training = None if self.training == task else self.training
             self.handle(ev.TaskFailed(task.id))
 
     def tick(self, seconds: float) -> None:
@@ -444,7 +464,8 @@ class Bench:
             (self.preparing and not self.prepared, self.finish_preparing),
             (self.applying, self.finish_update),
             (self.asked, self.assign),
-            (self.training, self.finish_task),
+            (self.encoding, self.finish_encoding),
+            (self.training and not self.encoding, self.finish_task),
             (self.payloads, lambda: self.ack(next(iter(self.payloads)), True)),
         ]
         return [step for is_due, step in steps if is_due]

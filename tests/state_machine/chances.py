@@ -391,6 +391,12 @@ class WorkerChance:
             short = self.bench.cut or self.rng.random() < 0.05
             self.bench.finish_task(self.rng.randrange(4) if short else 4)
 
+    def steps_taken(self) -> None:
+        self.bench.take_steps()
+
+    def encoded(self) -> None:
+        self.bench.finish_encoding()
+
     def task_failed(self) -> None:
         self.bench.fail_task()
 
@@ -422,6 +428,8 @@ class WorkerChance:
         (updated, 5),
         (nearly, 8),
         (task_done, 5),
+        (steps_taken, 8),
+        (encoded, 4),
         (task_failed, 0.5),
         (time, 8),
         (leave, 0.2),

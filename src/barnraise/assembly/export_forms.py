@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
@@ -12,13 +12,17 @@ from torch import nn
 
 from barnraise.config.load import load as load_run_file
 from barnraise.core.errors import InputError
+from barnraise.data import tokenizers
+from barnraise.data.chat_template import TEMPLATE_FILE, ChatTemplate
+from barnraise.data.packing import TRAINED
 from barnraise.data.shards import Dataset
 from barnraise.exports import gguf_file, round_trip
+from barnraise.exports.conversations import stops_of, talks_of
 from barnraise.exports.gguf_shapes import shape_of
-from barnraise.exports.gguf_vocabulary import TEMPLATE, vocabulary_of
+from barnraise.exports.gguf_vocabulary import vocabulary_of
 from barnraise.exports.modelfile import MODELFILE, Turns, modelfile, turns_of
 from barnraise.exports.prompts import prompts_of
-from barnraise.exports.round_trip import F32, Ends, RoundTrip, Written
+from barnraise.exports.round_trip import F32, Ends, Prompt, RoundTrip, Written
 from barnraise.ledger import RunDirectory, StoredCheckpoint
 from barnraise.models.build import load
 from barnraise.models.exchange.catalog import ADAPTER, CATALOG, GGUF, MODEL
@@ -79,13 +83,30 @@ class ExportSource:
         """Return the name of the GGUF file with matrices of the type `kind`."""
         return f"{self.name}-{kind.upper()}.gguf"
 
-    @property
+    @cached_property
     def ends(self) -> Ends:
         """Return the tokens that end a text of the data, or else of the model's config."""
         meta, config = self.dataset.meta, self.told.model
         eos = config.get("eos_token_id") if meta.eos_id is None else meta.eos_id
         pad = config.get("pad_token_id") if meta.pad_id is None else meta.pad_id
-        return Ends(eos, (), pad)
+        return Ends(eos, () if self.template is None else stops_of(self.dataset, tokenizers.of(self.dataset)), pad)
+
+    @cached_property
+    def template(self) -> ChatTemplate | None:
+        """Return the chat template of the run's tokenizer, if it has one."""
+        return ChatTemplate.of(self.files, "of the run") if TEMPLATE_FILE in self.files else None
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        """Return the turns of the chat template, where it is regular."""
+        template = self.template
+        return None if template is None else turns_of(lambda talk, answer: template.render(talk, prompt=answer).text)
+
+    def prompts(self) -> list[Prompt]:
+        """Return the prompts of the round trip."""
+        if self.template is None or TRAINED not in (column.name for column in self.dataset.meta.fields):
+            return prompts_of(self.dataset)
+        return talks_of(self.dataset, tokenizers.of(self.dataset), self.template, self.turns)
 
     def trained(self, checkpoint: StoredCheckpoint) -> nn.Module:
         """Return the trained model of a checkpoint, which is the average of versions where the run keeps one."""
@@ -163,7 +184,9 @@ def _write_gguf(
         gguf_file.compare(path, module, config, kind)
         del module
         stops = [vocabulary.tokens[token] for token in ends.all]
-        turns = _turns(source, vocabulary.tokens[vocabulary.bos] if vocabulary.begins and vocabulary.bos else "")
+        turns = source.turns
+        if turns is not None and vocabulary.begins and vocabulary.bos is not None:
+            turns = turns.without(vocabulary.tokens[vocabulary.bos])  # llama.cpp adds it
         context = shape.fields(config)["context_length"]
         text = modelfile(name, turns, chat=bool(vocabulary.chat_template), stops=stops, context=int(context))
         (partial / MODELFILE).write_text(text)
@@ -180,7 +203,7 @@ def _write_gguf(
 
 
 def _written(source: ExportSource, module: nn.Module) -> list[Written]:
-    return round_trip.written_by(module, prompts_of(source.dataset), source.ends)
+    return round_trip.written_by(module, source.prompts(), source.ends)
 
 
 def _tokenizer(source: ExportSource, folder: Path, written: list[Written], **options: Any) -> Any:
@@ -191,17 +214,3 @@ def _tokenizer(source: ExportSource, folder: Path, written: list[Written], **opt
     tokenizer = round_trip.load_tokenizer(folder, **options)
     round_trip.check_tokenizer(prompts, tokenizer, source.ends)
     return tokenizer
-
-
-def _turns(source: ExportSource, beginning: str) -> Turns | None:
-    """Return the turns of the run's chat template, without the beginning that llama.cpp adds by itself."""
-    if TEMPLATE not in source.files:
-        return None
-    with TemporaryDirectory(prefix="barnraise-template-") as name:
-        for file, content in source.files.items():
-            (Path(name) / file).write_bytes(content)
-        tokenizer = round_trip.load_tokenizer(Path(name))
-    turns = turns_of(
-        lambda messages, answer: tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=answer)
-    )
-    return None if turns is None else turns.without(beginning)

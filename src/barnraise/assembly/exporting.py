@@ -12,8 +12,9 @@ from barnraise import __version__
 from barnraise.account.account import manifest, read
 from barnraise.core.errors import CorruptionError, InputError, UnknownNameError
 from barnraise.core.files import private
+from barnraise.data.chat_template import TEMPLATE_FILE
 from barnraise.data.meta import META, Meta
-from barnraise.exports.gguf_vocabulary import TEMPLATE, template_of
+from barnraise.exports.gguf_vocabulary import template_of
 from barnraise.exports.model_card import CARD, CardOf, card, may_write
 from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckpoint
 from barnraise.models.exchange.catalog import FORM_ALIASES, FORMS, GGUF, MODEL
@@ -132,4 +133,4 @@ def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
 def chat_template(files: dict[str, bytes]) -> dict[str, bytes]:
     """Return a tokenizer's files with the chat template in a file of its own, where it has one."""
     template = template_of(files)
-    return files if template is None else files | {TEMPLATE: template.encode()}
+    return files if template is None else files | {TEMPLATE_FILE: template.encode()}

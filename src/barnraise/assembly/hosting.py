@@ -36,6 +36,7 @@ from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.ledger.checkpoints import StoredFile, describe
 from barnraise.models.exchange.record import Exchange
+from barnraise.plan.data_urls import urls_of
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import Plan, resolve
 from barnraise.transport import Keys
@@ -189,7 +190,9 @@ def _recorded_manifest(run: RunDirectory, plan: Plan, dataset: Dataset, warn: Ca
     except (OSError, WireError) as error:
         warn(f"{path} cannot be read ({error}): it is made again from run file and dataset")
         model = parts.model_config(plan, dataset)
-        content = parts.manifest_of(model, dataset, plan.exchange(model, named_exchange(plan, model, run.data)))
+        content = parts.manifest_of(
+            model, dataset, plan.exchange(model, named_exchange(plan, model, run.data)), urls_of(plan.run_file)
+        )
         run.write(path, content)
     return content
 

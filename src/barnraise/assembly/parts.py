@@ -6,7 +6,7 @@ Imports torch.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,10 @@ def initial_state(plan: Plan, model: dict[str, Any], exchange: Exchange, folder:
     }
 
 
-def manifest_of(model: dict[str, Any], dataset: Dataset, exchange: Exchange) -> bytes:
-    """Return the manifest, which workers fetch first."""
+def manifest_of(model: dict[str, Any], dataset: Dataset, exchange: Exchange, urls: Sequence[str] = ()) -> bytes:
+    """Return the manifest, which workers fetch first; `urls` are prefixes of copies of the run's files."""
     info = dataset.files()[0]
-    return Manifest(model, Blob(info.sha256, info.bytes), exchange.trained, exchange.name).encode()
+    return Manifest(model, Blob(info.sha256, info.bytes), exchange.trained, exchange.name, tuple(urls)).encode()
 
 
 def blob_of(content: bytes) -> Blob:

@@ -16,6 +16,7 @@ from barnraise.core.errors import DataError, StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.models import memory
 from barnraise.plan.data_files import held_out_share
+from barnraise.plan.data_urls import urls_of
 from barnraise.plan.dataset import tokenizer_of
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys
@@ -44,7 +45,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     tensors = parts.initial_state(plan, model, exchange, run.data)
     trained = f", of which {exchange.trained:,} are trained" if exchange.name.frozen else ""
     say(f"model: {model['model_type']} with {memory.model_size(model):,} parameters{trained}")
-    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, exchange))
+    run.write(run.path / MANIFEST, parts.manifest_of(model, dataset, exchange, urls_of(run_file)))
     Checkpoints(run.checkpoints).save(
         0, ledger_id=0, parameters_digest=digest(tensors["parameters"]), state=b"", tensors={"parameters": tensors}
     )

@@ -53,7 +53,7 @@ def export(
         typer.Option(
             "--as",
             metavar="FORM",
-            help="model (or hf, merged), with adapters merged into it; the adapter alone; or gguf, a file for other programs.",
+            help="model (or hf, merged), adapters merged into it; the adapter alone; or gguf, a file for others.",
         ),
     ] = "model",
     kind: Annotated[

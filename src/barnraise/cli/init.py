@@ -14,14 +14,18 @@ from barnraise.core.program import program
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")] = Path("run.yaml"),
-    preset: Annotated[str, typer.Option("--preset", help="The preset: sat, text or lan.")] = "sat",
+    preset: Annotated[
+        str, typer.Option("--preset", help="The preset: chat, lora, pretrain, text, sat or lan.")
+    ] = "sat",
     every: Annotated[bool, typer.Option("--all", help="Write every key, with its meaning, range and default.")] = False,
 ) -> None:
     """Write a commented run file to start from.
 
-    sat: learn to solve satisfiability on this machine. text: learn the text in a folder. lan: serve workers on other
-    machines. A file that exists is never overwritten.
+    chat: fine-tune a model in a folder on conversations, with adapters. lora: the same on text. pretrain: train a GPT-2
+    of 124M parameters from scratch. text: a small one on the text in a folder. sat: learn to solve satisfiability. lan:
+    the same by workers on other machines. A file that exists is never overwritten.
     """
+    from barnraise.config.template import preset as values_of
     from barnraise.config.template import render, short, to_fill_in
     from barnraise.plan.names import names
 
@@ -33,7 +37,7 @@ def init(
         raise RunFileError(f"{file} exists, and is left as it is; name another file, or remove it first") from None
     except OSError as error:
         raise RunFileError(f"{file} cannot be written ({error.strerror}); name a file in another folder") from error
-    command = "serve" if preset == "lan" else "train"
+    command = "train" if values_of(preset).get("workers") else "serve"
     console.say(f"wrote {file}")
     if missing := to_fill_in(preset):
         console.say(f"fill in {missing}")

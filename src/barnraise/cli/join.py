@@ -76,7 +76,7 @@ def join(
         str,
         typer.Option(
             metavar="FOLDER",
-            help="A folder with a copy of the run's base model, which then is not fetched.",
+            help="A folder with copies of the run's base model, or of its data, which then are not fetched.",
             show_default=False,
         ),
     ] = "",

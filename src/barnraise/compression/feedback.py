@@ -15,7 +15,7 @@ from torch import Tensor
 
 from barnraise.core import ranges
 from barnraise.core.errors import InputError
-from barnraise.core.threads import Crew, spans
+from barnraise.core.threads import SPAN, Crew, spans
 from barnraise.core.types import Ranges
 
 from .base import Array, Codec, Encoded
@@ -54,7 +54,7 @@ class ErrorFeedback:
         """
         self.add(vector)
         encoded = self.codec.encode(gathered(vector, covered), version)
-        self.keep(vector, encoded, self.codec, covered)
+        self.keep(vector.clone(), encoded, self.codec, covered)
         return encoded
 
     def add(self, vector: Tensor) -> None:
@@ -70,13 +70,15 @@ class ErrorFeedback:
                 )
             self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
 
-    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> None:
-        """Set the residual to `vector`, less the encoded part of its ranges `covered` (None: all of it)."""
-        if self._residual is None:
-            self._residual = vector.clone()
-        else:
-            self._each(lambda total, residual: np.copyto(residual, total), vector)
-        add_decoded(codec, encoded, self._residual, covered, -1.0)
+    def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> Tensor:
+        """Make `vector` the residual, less the encoded part of its ranges `covered` (None: all of it).
+
+        Nothing is copied: `vector` belongs to this object from here on, and the returned one to the caller.
+        """
+        add_decoded(codec, encoded, vector, covered, -1.0, self._crew)
+        free = self._residual if self._residual is not None else torch.empty_like(vector)
+        self._residual = vector
+        return free
 
     def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
         """Apply `work` to each span of `vector` and the residual."""
@@ -98,7 +100,7 @@ class ErrorFeedback:
         if self._residual is None:
             self._residual = codec.decode(encoded)
         else:
-            add_decoded(codec, encoded, self._residual, covered)
+            add_decoded(codec, encoded, self._residual, covered, crew=self._crew)
 
     def flush(self, codec: Codec | None = None) -> Encoded | None:
         """Encode the residual by itself, undecayed, for a worker that leaves; None when it is empty.
@@ -126,7 +128,12 @@ def gathered(vector: Tensor, covered: Ranges | None) -> Tensor:
 
 
 def add_decoded(
-    codec: Codec, encoded: Encoded, vector: Tensor, covered: Ranges | None = None, weight: float = 1.0
+    codec: Codec,
+    encoded: Encoded,
+    vector: Tensor,
+    covered: Ranges | None = None,
+    weight: float = 1.0,
+    crew: Crew | None = None,
 ) -> None:
     """Compute vector += weight * decoded in the ranges `covered` of `vector`, float32 (None: all of it).
 
@@ -134,8 +141,12 @@ def add_decoded(
     """
     covered = covered or (0, vector.numel())
     reader, out = codec.open(encoded, ranges.size(covered)), vector.numpy()
-    for part in ranges.parts(covered, 0, reader.size):
-        reader.add(part.place, out[part.here], weight)
+
+    def share(span: slice) -> None:
+        for part in ranges.parts(covered, span.start, span.stop):
+            reader.add(part.place, out[part.here], weight)
+
+    (crew or Crew()).each(share, spans(reader.size, -(-SPAN // codec.multiple) * codec.multiple))
 
 
 def norm(values: Array, crew: Crew) -> float:

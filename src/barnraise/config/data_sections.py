@@ -121,6 +121,11 @@ class FileData(Section):
         description="Drop all but the first of equal examples (exact), and also training examples that nearly equal a "
         "held-out one, by MinHash (near). Files of plain text are compared as a whole, in all cases.",
     )
+    urls: Annotated[list[Text], Field(max_length=8)] = Field(
+        default=[],
+        description="Prefixes (https://, http://, s3:// for a public bucket) under which copies of the files in "
+        "RUN_DIR/data are: workers fetch them there, by digest, and from the controller what is not there.",
+    )
     shard_bytes: Annotated[Bytes, Field(le=64 << 20)] = Field(
         default=32 << 20,
         description="Most bytes of a file of rows: what a worker fetches before it can begin. Smaller ones suit slow "

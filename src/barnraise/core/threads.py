@@ -1,11 +1,11 @@
-"""A thread pool for work on many items, with results in their order."""
+"""Thread pools for work on many items with results in their order, and for work that another thread carries out."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -45,6 +45,37 @@ class Crew:
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return the results of `work` on each of `items`, in order; raises the exception of the first that failed."""
         return list(self._pool.map(work, items) if self._pool is not None else map(work, items))
+
+
+class WorkQueue:
+    """Carries work out one after the other: at once, or on the thread of a pool after `move_to`.
+
+    >>> WorkQueue().submit(lambda: 5).result()
+    5
+    """
+
+    def __init__(self) -> None:
+        self._pool: Executor | None = None
+
+    def move_to(self, pool: Executor) -> None:
+        """Carry out all further work on `pool`, which has one thread."""
+        self._pool = pool
+
+    @property
+    def beside(self) -> bool:
+        """Return whether the work is carried out on another thread."""
+        return self._pool is not None
+
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
+        """Return the future result of `work`; without a pool it is there, and exceptions are raised here."""
+        return self._pool.submit(work) if self._pool is not None else finished(work())
+
+
+def finished(result: Result) -> Future[Result]:
+    """Return a future that has this result already."""
+    future: Future[Result] = Future()
+    future.set_result(result)
+    return future
 
 
 def yield_to_others() -> None:

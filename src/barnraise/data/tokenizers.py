@@ -44,8 +44,8 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """Encode `text` as ids, without special tokens."""
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode `ids` to text without special tokens; invalid text becomes U+FFFD."""
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        """Decode `ids` to text, without special tokens unless asked for; invalid text becomes U+FFFD."""
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         """Encode each chunk as ids.
@@ -84,7 +84,7 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
@@ -169,8 +169,8 @@ class HuggingFaceTokenizer:
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=not specials)
         return text
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:

@@ -91,7 +91,7 @@ class RealNodeWork:
                 executor.cut.set()
 
         undone = self._undone
-        result = RUN[type(task)](executor, task, lambda blob: undone[blob.digest], on_step)
+        result = RUN[type(task)](executor, task, lambda blob: undone[blob.digest], on_step).result()
         for _, late in waiting:
             self.update(late)
         return result

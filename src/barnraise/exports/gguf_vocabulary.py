@@ -6,11 +6,13 @@ A GGUF file does not hold the expression by which a text is split before merges 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.errors import DataError
+from barnraise.data.chat_template import TEMPLATE_FILE
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 """Types of a token in GGUF."""
@@ -23,7 +25,7 @@ _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 _SPLITS = {_LLAMA3: "llama-bpe", _QWEN2: "qwen2"}
 """Names that llama.cpp has for expressions; GPT-2's is the one that tokenizers' ByteLevel has built in."""
 
-TEMPLATE = "chat_template.jinja"
+_MARK = re.compile(r"\{%(-?)\s*(?:end)?generation\s*(-?)%\}")
 
 _REMEDY = "export with --as model, which transformers loads"
 
@@ -75,6 +77,7 @@ def vocabulary_of(files: Mapping[str, bytes], size: int, eot: int | None = None)
         types[number] = CONTROL if control else USER_DEFINED if text in special else NORMAL
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
     bos, eos, pad = (ids.get(named[key] or "") for key in ("bos", "eos", "pad"))
+    template = template_of(files)
     begins, ends = _added(files["tokenizer.json"], config, bos, eos)
     return GgufVocabulary(
         tokens,
@@ -86,20 +89,31 @@ def vocabulary_of(files: Mapping[str, bytes], size: int, eot: int | None = None)
         pad=pad,
         begins=begins,
         ends=ends,
-        chat_template=template_of(files),
+        chat_template=None if template is None else without_marks(template),
         eot=eot,
     )
 
 
 def template_of(files: Mapping[str, bytes]) -> str | None:
     """Return the chat template among a tokenizer's files: chat_template.jinja, or the one in tokenizer_config.json."""
-    if (found := files.get(TEMPLATE)) is not None:
+    if (found := files.get(TEMPLATE_FILE)) is not None:
         return found.decode()
     template = json.loads(files.get("tokenizer_config.json", b"{}")).get("chat_template")
     if isinstance(template, list):  # several by name
         named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
         template = named.get("default")
     return template if isinstance(template, str) else None
+
+
+def without_marks(template: str) -> str:
+    """Return a chat template without the marks around answers, which only transformers knows.
+
+    A mark becomes a comment, which strips the same white space.
+
+    >>> without_marks("a {%- generation -%} b{% endgeneration %}")
+    'a {#- -#} b{# #}'
+    """
+    return _MARK.sub(r"{#\1 \2#}", template)
 
 
 def _check(whole: Mapping[str, Any]) -> None:

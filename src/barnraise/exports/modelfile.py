@@ -42,6 +42,17 @@ class Turns:
                 text += before + message["content"] + after
         return text + self.opening
 
+    def parse(self, text: str) -> list[Message] | None:
+        """Return the messages of a conversation that waits for its first answer; None where `text` is none."""
+        rest, messages = text.removesuffix(self.opening), list[Message]()
+        if self.system is not None and rest.startswith(self.system[0]):
+            content, found, rest = rest.removeprefix(self.system[0]).partition(self.system[1] + self.user[0])
+            messages, rest = [_message("system", content)], found.removeprefix(self.system[1]) + rest
+        else:
+            rest = rest.removeprefix(self.head)
+        messages.append(_message("user", rest.removeprefix(self.user[0]).removesuffix(self.user[1])))
+        return messages if self.render(messages) == text else None
+
     def without(self, beginning: str) -> Turns:
         """Return the same where the program that reads it adds `beginning` by itself."""
         system = self.system and (self.system[0].removeprefix(beginning), self.system[1])

@@ -36,6 +36,7 @@ class FlatParameters:
                 raise ModelError(f"parameter {name} is {parameter.dtype}, but training needs float32; convert it")
         _check_separate(named)
         self.module = module
+        self.loads = 0  # times that other parameters were loaded, perhaps by another user of the module
         self.layout = Layout.of((name, tuple(parameter.shape)) for name, parameter in named)
         device = named[0][1].device
         self.vector = torch.empty(self.layout.size, dtype=torch.float32, device=device)

@@ -26,7 +26,7 @@ from barnraise.models.exchange.record import Exchange
 from barnraise.models.linears import linears
 
 FLOAT = 4
-HOST_VECTORS = 6  # vectors of a worker that are as long as what travels: see `worker`
+HOST_VECTORS = 7  # vectors of a worker that are as long as what travels: see `worker`
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
 FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
@@ -115,8 +115,9 @@ def worker(
     """Estimate the memory of a worker.
 
     It holds the model's parameters and buffers. For each trained parameter there are a gradient and `inner_states`
-    values of the optimizer. As long as what travels are replica, start and end of a task, residual, the last movement
-    of versions, and an arriving snapshot.
+    values of the optimizer. As long as what travels are replica, residual, start and end of the task whose update is
+    encoded, one more that is copied or prepared while the next task trains, the last movement of versions, and an
+    arriving snapshot.
     """
     values = (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(

@@ -25,6 +25,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.models.config import lookup
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
+from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
@@ -36,7 +37,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
-    errors = [*file_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
+    errors = [*file_problems(run_file), *url_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
     if purpose.local:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -20,6 +21,7 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.inner.base import InnerOptimizer
+from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
 
 LONGEST_RAMP = 50
 """Steps over which a new worker's rate rises, at most: longer ramps cost more than they save."""
@@ -54,6 +56,7 @@ class LocalTrainer:
         self.tokens_at_once = tokens_at_once
         self.skipped = 0  # steps so far that were skipped as not finite
         self._anchor: Tensor | None = None
+        self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
 
     def anew(self) -> LocalTrainer:
@@ -65,16 +68,38 @@ class LocalTrainer:
 
     def load(self, parameters: Tensor) -> None:
         """Load `parameters` (float32 [d]) as the start."""
+        self.hold()
         self.flat.vector.copy_(parameters)
+        self.flat.loads += 1
+        self.anchor()
+
+    def anchor(self) -> None:
+        """Let a task start at the present parameters, for FedProx."""
         if self.proximal:
             self._anchor = self.flat.vector.clone()
 
-    def shift(self, offset: Tensor) -> None:
-        """Move the parameters by `offset` (float32 [d]) between two steps, and the task's start for FedProx too."""
-        offset = offset.to(self.device)
+    def copy_out(self, into: Tensor, pool: Executor | None = None) -> Transfer:
+        """Copy the parameters `into` main memory, while the next gradient is computed: by the device, or by `pool`."""
+        self.hold()
+        self._reading = copy_out(self.flat.vector, into, pool)
+        return self._reading
+
+    def hold(self) -> None:
+        """Wait before the parameters change until no copy of them is under way."""
+        self._reading.hold()
+        self._reading = DONE
+
+    def shift(self, offset: Tensor) -> Transfer:
+        """Move the parameters by `offset` (float32 [d]) between two steps, and the task's start for FedProx too.
+
+        `offset` is needed until the returned transfer is done.
+        """
+        self.hold()
+        offset = offset.to(self.device, non_blocking=True)
         self.flat.vector.add_(offset)
         if self._anchor is not None:
             self._anchor.add_(offset)
+        return OnStream(torch.cuda.current_stream()) if offset.is_cuda else DONE
 
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
@@ -110,6 +135,7 @@ class LocalTrainer:
             return None
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
+        self.hold()
         self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
         return mean

@@ -21,10 +21,12 @@ class Cache:
     """Files by the digests of their content, in places that the run's description gives them.
 
     At most `limit` bytes: the least recently used are deleted for others. `on_deleted` is called with each one's name.
+    `own` is a folder of the machine's owner with copies of some.
     """
 
     def __init__(self, limit: float = math.inf) -> None:
         self.limit = limit
+        self.own: Path | None = None
         self.places: dict[str, Path] = {}
         self.on_deleted: Callable[[str], None] = lambda name: None
         self._sizes: dict[str, int] = {}  # sizes of the present files, the least recently used first
@@ -41,7 +43,7 @@ class Cache:
                 self._sizes[digest] = path.stat().st_size
 
     def holds(self, blob: Blob) -> bool:
-        """Return whether the blob is here with the right content; a wrong one counts as absent."""
+        """Return whether the blob is here with the right content, also as the owner's; a wrong one counts as absent."""
         path = self.places.get(blob.digest)
         if path is None:
             return False
@@ -52,7 +54,7 @@ class Cache:
             if path.is_file() and path.stat().st_size == blob.num_bytes and digest_of(path) == blob.digest:
                 self._take(blob.digest, blob.num_bytes)
                 return True
-        return False
+        return self.own is not None and self._adopt(blob, self.own)
 
     def keep(self, digest: str, content: bytes | bytearray) -> None:
         """Write a blob to its place, durably; StorageError when the disk does not take it."""
@@ -75,11 +77,11 @@ class Cache:
         download.move(self.places[digest])
         self._take(digest, download.blob.num_bytes)
 
-    def adopt(self, blob: Blob, folder: Path) -> bool:
+    def _adopt(self, blob: Blob, folder: Path) -> bool:
         """Return whether `folder` has a file with these bytes, which is then linked to the blob's place, or copied."""
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in sorted(folder.glob("*")):
             with contextlib.suppress(OSError):
-                if path.stat().st_size != blob.num_bytes or digest_of(path) != blob.digest:
+                if not path.is_file() or path.stat().st_size != blob.num_bytes or digest_of(path) != blob.digest:
                     continue
                 try:
                     os.link(path.resolve(), self.places[blob.digest])

@@ -59,6 +59,12 @@ class Nearly(Event, frozen=True, gc=False):
     assignment: int
 
 
+class Trained(Event, frozen=True, gc=False):
+    """The steps of the running task are taken; `TaskDone` or `TaskFailed` follows once its update is encoded."""
+
+    assignment: int
+
+
 class TaskDone(Event, frozen=True, gc=False):
     """The task ended; the payload of a contribution is kept until it is settled."""
 

@@ -1,7 +1,8 @@
 """Execution of a worker's tasks: the model's steps from published parameters, and unanswered updates.
 
-The runtime calls `train` on one thread and `update` on another; they meet only in the replica. Elementwise work on
-these vectors is done in chunks, by as many threads as torch has.
+The runtime calls `train` on one thread and `update` on another; they meet only in the replica. A third thread, the
+queue, encodes updates while the next task trains. Elementwise work on these vectors is done in chunks, by as many
+threads as torch has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from itertools import islice
 from typing import Any
 
@@ -24,7 +26,7 @@ from barnraise.compression.feedback import gathered
 from barnraise.core.errors import PayloadError
 from barnraise.core.ranges import fault
 from barnraise.core.sketches import sketch
-from barnraise.core.threads import Crew
+from barnraise.core.threads import Crew, WorkQueue, finished
 from barnraise.core.types import (
     Audit,
     Contribution,
@@ -45,13 +47,8 @@ from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica
-from barnraise.worker.task_sessions import (
-    StatefulReplay,
-    StatefulSession,
-    StatelessReplay,
-    StatelessSession,
-    TaskSession,
-)
+from barnraise.worker.stateful import StatefulSession
+from barnraise.worker.task_sessions import Ends, StatefulReplay, StatelessReplay, StatelessSession, TaskSession
 from barnraise.worker.update_path import SentUpdate, UpdatePath
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -93,11 +90,13 @@ class WorkerExecutor:
             last=last,
             crew=self._crew,
         )
-        self._exchange = exchange
+        self._exchange, self.queue = exchange, WorkQueue()
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless
-            else StatefulSession(self.published, trainer, self.path, downlink, self._crew)
+            else StatefulSession(
+                self.published, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
+            )
         )
         self.payloads: dict[int, SentUpdate] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
@@ -121,15 +120,23 @@ class WorkerExecutor:
         if self.slowdown > 0.0:
             self.cut.wait(max(0.0, began + (1.0 + self.slowdown) * (self.busy() - busy) - time.monotonic()))
 
-    def flush(self, task: Flush) -> Contribution:
+    def encode_on(self, pool: Executor) -> None:
+        """Encode updates on this pool of one thread from now on, while the next task trains."""
+        self.queue.move_to(pool)
+
+    def flush(self, task: Flush) -> Future[Contribution]:
         """Submit the residual that error feedback holds."""
         began = time.monotonic()
-        payload = self.payloads[task.id] = self.path.flush(len(self.replica))
-        codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
-        return Contribution.of(task, payload.blob, codec=codec, steps=0, seconds=seconds)
 
-    def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
-        """Take the task's local steps, and encode the change of the parameters.
+        def contribution() -> Contribution:
+            payload = self.payloads[task.id] = self.path.flush(len(self.replica))
+            codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
+            return Contribution.of(task, payload.blob, codec=codec, steps=0, seconds=seconds)
+
+        return self.queue.submit(contribution)
+
+    def train(self, task: Train, on_step: Callable[[int], None]) -> Future[Contribution | None]:
+        """Take the task's local steps, and let the queue encode the change of the parameters.
 
         `on_step` is called after each step with their number so far. None when no step could be taken, or they led to
         parameters that are not finite: they are dropped, and the next task starts from the published version.
@@ -142,29 +149,45 @@ class WorkerExecutor:
             on_step(step)
             self.rest(began, busy)
             course.take_in(task, step)
-            return not self.cut.is_set()
+            return not (self.cut.is_set() or course.astray)
 
         steps, loss = self._steps(self.trainer, task, after_step)
-        start, end = course.end()
-        if not steps or not _finite(end):
-            course.failed(steps)
-            return None
+        if not steps or course.astray:
+            course.failed(0, course.line)
+            course.recover()
+            return finished(None)
+        ends, told, seconds = course.end(), course.transcript, time.monotonic() - began
+
+        def contribution() -> Contribution | None:
+            if (sent := self._sent(task, ends, steps)) is None:
+                return None
+            codec = self.sent_in.index(sent.codec)
+            found = Contribution.of(task, sent.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
+            return msgspec.structs.replace(found, transcript=told)
+
+        encoding = course.encoding = self.queue.submit(contribution)
+        course.recover()
+        return encoding
+
+    def _sent(self, task: Train, ends: Ends, steps: int) -> SentUpdate | None:
+        """Encode and keep the update of a task; None when it is not finite."""
+        ends.copied.wait()
         try:
-            payload = self._encoded(task, start, end, steps, leaving=self.leaving.is_set())
-        except PayloadError:  # the difference of start and end overflows
-            course.failed(steps)
+            if ends.line == self.course.lost or not _finite(ends.reached):
+                raise PayloadError("the task began or ended in numbers that are not finite")
+            payload = self._encoded(task, ends, steps, leaving=self.leaving.is_set())
+        except PayloadError:  # or the difference of start and end overflows
+            self.course.failed(steps, ends.line)
             return None
         self.payloads[task.id] = payload
-        course.sent(task.id, payload)
-        codec, seconds = self.sent_in.index(payload.codec), time.monotonic() - began
-        found = Contribution.of(task, payload.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
-        return msgspec.structs.replace(found, transcript=course.transcript)
+        self.course.sent(task.id, payload)
+        return payload
 
-    def _encoded(self, task: Train, start: Tensor, end: Tensor, steps: int, *, leaving: bool = False) -> SentUpdate:
-        """Encode the update of `steps` steps of the task, which led from `start` (overwritten) to `end`."""
+    def _encoded(self, task: Train, ends: Ends, steps: int, *, leaving: bool = False) -> SentUpdate:
+        """Encode the update of `steps` steps of the task, which led from one end (overwritten) to the other."""
         self.path.codec = self.codecs[task.rung]
-        covered, scale = self._covered(task), self.scale(steps)
-        return self.path.send(start, end, version=task.support, covered=covered, scale=scale, leaving=leaving)
+        covered, scale, (start, reached) = self._covered(task), self.scale(steps), ends[:2]
+        return self.path.send(start, reached, version=task.support, covered=covered, scale=scale, leaving=leaving)
 
     def _covered(self, task: Train) -> Ranges:
         """Return the parameters that a task updates; PayloadError where they are not in the vector."""
@@ -218,15 +241,15 @@ class WorkerExecutor:
         course = StatelessReplay(self.published, trainer, versions, transcript=transcript, exchange=self._exchange)
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
-        steps, loss, (start, end) = gone
-        return self._encoded(task, start, end, steps), loss
+        steps, loss, ends = gone
+        return self.queue.submit(lambda: self._encoded(task, ends, steps)).result(), loss
 
     def _anew(self, task: Train, course: TaskSession, on_step: Callable[[int], None]) -> tuple[Floats, float] | None:
         """Return the update of a stateful task, before it is compressed, and its loss."""
         if (gone := self._gone_through(task, course, on_step)) is None:
             return None
-        steps, loss, (start, end) = gone
-        update: Floats = gathered(start.sub_(end), self._covered(task)).numpy()
+        steps, loss, ends = gone
+        update: Floats = gathered(ends.start.sub_(ends.reached), self._covered(task)).numpy()
         if not np.isfinite(update).all():
             return None
         update *= self.scale(steps)
@@ -234,7 +257,7 @@ class WorkerExecutor:
 
     def _gone_through(
         self, task: Train, course: TaskSession, on_step: Callable[[int], None]
-    ) -> tuple[int, float, tuple[Tensor, Tensor]] | None:
+    ) -> tuple[int, float, Ends] | None:
         """Return the steps, the loss, and the two ends of the update; None unless all batches were processed."""
         began, busy, batches_done = time.monotonic(), self.busy(), 0
         course.begin(task)
@@ -249,7 +272,7 @@ class WorkerExecutor:
 
         steps, loss = self._steps(course.trainer, task, after_step)
         ends = course.end()
-        done = batches_done >= task.local_steps and steps and _finite(ends[1])
+        done = batches_done >= task.local_steps and steps and _finite(ends.reached)
         return (steps, loss, ends) if done else None
 
     def _steps(self, trainer: LocalTrainer, task: Train, after_step: Callable[[int], bool]) -> tuple[int, float]:
@@ -273,12 +296,16 @@ class WorkerExecutor:
     def _rows(self, task: Train) -> list[Rows]:
         return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows]
 
-    def settle(self, assignment: int, accepted: bool) -> None:
+    def settle(self, assignment: int, accepted: bool) -> Future[None]:
         """Drop the payload, which the controller has answered (or will not); a refused update goes to the residual."""
-        payload = self.payloads.pop(assignment, None)
-        if payload is not None:
-            self.path.settle(payload, accepted)
-        self.course.settled(assignment, accepted)
+
+        def drop() -> None:
+            payload = self.payloads.pop(assignment, None)
+            if payload is not None:
+                self.path.settle(payload, accepted)
+            self.course.settled(assignment, accepted)
+
+        return self.queue.submit(drop)
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """Return `profile` with the machine's training speed, measured for about `seconds` on random rows.

@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
@@ -18,6 +19,9 @@ from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
 from barnraise.worker.cache import Cache
+
+if TYPE_CHECKING:
+    from barnraise.worker.mirrors import Mirrors
 
 MOST_TRIES = 4
 """Times that a blob, or a leaf of a snapshot, may come with wrong bytes: then the link is not the cause."""
@@ -32,6 +36,7 @@ class Fetcher:
     def __init__(self, cache: Cache | None = None) -> None:
         self.cache = cache or Cache()
         self.files = self.cache.places
+        self.mirrors: Mirrors | None = None
         self.limit = 64 << 20
         self._downloads: dict[str, Download | SnapshotDownload | FileDownload] = {}
         self._held: dict[str, Buffer] = {}
@@ -76,7 +81,7 @@ class Fetcher:
         return lambda blob: held[blob.digest]
 
     def requests(self, now: float) -> list[Fetch]:
-        """Return the requests to send now.
+        """Return the requests to send to the controller now; those that a mirror takes are begun.
 
         Files come one after the other, so that memory has at most one of them: the machine checks the room for all
         other blobs.
@@ -87,7 +92,7 @@ class Fetcher:
                 continue
             file = file or digest in self.files
             asks += [Fetch(digest, offset, size) for offset, size in download.requests(now)]
-        return asks
+        return [ask for ask in asks if self.mirrors is None or not self.mirrors.takes(ask)]
 
     def deadline(self) -> float:
         """Return when to call `requests` again if nothing arrives."""
@@ -135,6 +140,15 @@ class Fetcher:
             if digest not in self.files:
                 self._downloads.pop(digest, None)
                 self._forget_failures(digest)
+
+    def has_failed(self, digest: str) -> bool:
+        """Return whether a blob has come with wrong bytes, or not at all."""
+        return self._failures[digest] > 0
+
+    def lost(self, digest: str) -> None:
+        """Mark the open requests for a blob as lost."""
+        if (download := self._downloads.get(digest)) is not None:
+            download.forget_requests()
 
     def forget_requests(self) -> None:
         """Mark open requests as lost with the connection."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from barnraise.core.errors import PayloadError
+from barnraise.core.threads import finished
 from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
 from barnraise.wire.frames import Buffer
 
@@ -19,24 +21,30 @@ if TYPE_CHECKING:
 
 OnStep = Callable[[int], None]
 Fetched = Callable[[Blob], Buffer]
-Run = Callable[["TaskExecutor", Any, Fetched, OnStep], AnyResult | None]
-"""Carries a task out, with the deltas it undoes `fetched`; `on_step` is called with the number of steps. None: no
-result."""
+Made = Future[AnyResult | None]
+"""The result of a task, which may come later than its last step; None: no result."""
+
+Run = Callable[["TaskExecutor", Any, Fetched, OnStep], Made]
+"""Carries a task out, with the deltas it undoes `fetched`; `on_step` is called with the number of steps."""
 
 
-def _train(executor: TaskExecutor, task: Train, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
-    return executor.train(task, on_step)
+def _train(executor: TaskExecutor, task: Train, fetched: Fetched, on_step: OnStep) -> Made:
+    return cast("Made", executor.train(task, on_step))
 
 
-def _audit(executor: TaskExecutor, task: Audit, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
-    return executor.audit(task, fetched, on_step)
+def _audit(executor: TaskExecutor, task: Audit, fetched: Fetched, on_step: OnStep) -> Made:
+    return finished(executor.audit(task, fetched, on_step))
 
 
-def _flush(executor: TaskExecutor, task: Flush, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
-    return executor.flush(task)
+def _flush(executor: TaskExecutor, task: Flush, fetched: Fetched, on_step: OnStep) -> Made:
+    return cast("Made", executor.flush(task))
 
 
-def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step: OnStep) -> AnyResult | None:
+def _evaluate(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step: OnStep) -> Made:
+    return finished(_measured(executor, task, fetched, on_step))
+
+
+def _measured(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step: OnStep) -> Finding:
     """Measure the loss of a version on held-out rows.
 
     The replica stays at the task's base until this is done, as the task is exact. Where the version is not available,

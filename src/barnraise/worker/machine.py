@@ -1,8 +1,9 @@
 """A worker as a state machine: events in, actions out.
 
-No clock, socket, file or tensor. It keeps one task running, at most one more waiting, and at most two finished ones
-unanswered. Silence of the controller is answered with `Hello` until it speaks again; unanswered messages are sent
-again. Its parts: `Contact` (the connection), `Tasks` (the work), `Incoming` (versions) and `Outgoing` (results).
+No clock, socket, file or tensor. It keeps one task running, at most one more waiting, and starts none while two
+finished ones are unanswered, or the updates of two are not encoded. Silence of the controller is answered with `Hello`
+until it speaks again; unanswered messages are sent again. Its parts: `Contact` (the connection), `Tasks` (the work),
+`Incoming` (versions) and `Outgoing` (results).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from barnraise.worker.events import (
     TaskDone,
     TaskFailed,
     Tick,
+    Trained,
     Updated,
 )
 from barnraise.worker.incoming import Incoming
@@ -130,7 +132,7 @@ class Worker:
         if now < self.deadline:
             return []
         if self.leaving and now >= self._gives_up_at:
-            lost = len(self.outgoing.pending) + (self.tasks.running is not None)
+            lost = len(self.outgoing.pending) + self.tasks.num_begun
             farewells = [] if lost else [self.contact.send(Leave(self.leaving), now)]
             silent = now - self.contact.last_heard >= PATIENCE
             final = not lost and self.tasks.failures < MOST_FAILURES
@@ -202,7 +204,7 @@ class Worker:
 
     def _failed(self, event: TaskFailed, now: float) -> list[Action]:
         """Record that there is no result; the Hello says so."""
-        self.tasks.failed()
+        self.tasks.failed(event)
         if self.tasks.failures == MOST_FAILURES:
             return self._leave_requested(LeaveRequested(NOT_FINITE), now)
         return [] if self.leaving else [self._hello(now)]
@@ -231,7 +233,7 @@ class Worker:
         return actions if self.ready else self._leave(now)
 
     def _has_handed_in(self) -> bool:
-        return self.ready and self.contact.greeted and self.tasks.running is None and not self.outgoing.pending
+        return self.ready and self.contact.greeted and not self.tasks.num_begun and not self.outgoing.pending
 
     def _leave(self, now: float) -> list[Action]:
         final = self.tasks.failures < MOST_FAILURES
@@ -244,6 +246,7 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
     FetchFailed: Worker._fetch_failed,
     Prepared: Worker._prepared,
     Updated: lambda worker, event, now: worker.tasks.updated(event, now),
+    Trained: lambda worker, event, now: worker.tasks.trained(event, now),
     Nearly: lambda worker, event, now: worker.tasks.nearly(event, now),
     TaskDone: lambda worker, event, now: worker.tasks.done(event, now),
     TaskFailed: Worker._failed,

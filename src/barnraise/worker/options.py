@@ -22,7 +22,7 @@ class Means:
 
     `threads` compute. `precision` is that of this worker alone, None for the run's. `slowdown` s makes each second of
     training take s + 1, `link` is emulated, and `attack` is the run file's misbehaviour (for trials; `join` has none).
-    `base` is a folder with the owner's copy of the base model, if there is one.
+    `base` is a folder with the owner's copies of the run's files, if there is one.
     The others are the owner's terms, as `lending.terms_of` reads them.
     """
 
@@ -54,8 +54,8 @@ class Given(TypedDict, total=False):
 
     `device` is a torch device, `threads` those that compute (all cores unless given), `precision` the autocast type
     instead of the run's, and `slowdown`, for trials, seconds to idle after each second of training. `base` is a folder
-    with a copy of the run's base model, so that it need not be fetched. The others are the terms of lending, as
-    `barnraise join` has them.
+    with copies of the run's base model or data, so that they need not be fetched. The others are the terms of lending,
+    as `barnraise join` has them.
     """
 
     device: str

@@ -22,6 +22,7 @@ from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
 from barnraise.models.memory import FLOAT, model_size
+from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
@@ -99,13 +100,10 @@ async def _get_base(shell: Shell, manifest: Manifest) -> None:
         fetcher.cache.place(blob.digest, place)
         if await in_training(partial(fetcher.cache.holds, blob)):
             continue
-        own = Path(options.means.base).expanduser() if options.means.base else None
-        if own is not None:
-            if await in_training(partial(fetcher.cache.adopt, blob, own)):
-                continue
+        if fetcher.cache.own is not None:
             shell.say(
-                f"{own} has no file of {blob.num_bytes:,} bytes with the digest {blob.digest[:16]}..., which is the "
-                f"run's {part.name}: it is fetched from the controller"
+                f"{fetcher.cache.own} has no file of {blob.num_bytes:,} bytes with the digest {blob.digest[:16]}..., "
+                f"which is the run's {part.name}: it is fetched from the controller"
             )
         partial_file = place.with_name(f".{part.name}.partial")
         download = await in_training(partial(FileDownload, blob, partial_file, limit=blob.num_bytes))
@@ -129,7 +127,10 @@ async def prepare(
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)
     folder = options.cache
     folder.mkdir(parents=True, exist_ok=True)
+    fetcher.cache.own = Path(options.means.base).expanduser() if options.means.base else None
     fetcher.cache.place(manifest.dataset.digest, folder / META)
+    if manifest.urls and fetcher.mirrors is not None:
+        fetcher.mirrors.use(manifest.urls, MAY_NAME[await own_reach(options.uri)])
     await shell.get(manifest.dataset)
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():

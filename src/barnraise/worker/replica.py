@@ -39,8 +39,11 @@ class Replica:
         self.parameters, self.version = torch.zeros(size), -1
         self.lock = threading.Lock()
         self.merged, self.share, self.moved = 0, 1.0, False  # from the last `update`, and whether it is to be taken in
-        self.movement: Tensor | None = None  # sum over the versions, during the last `steps` of this worker's steps
-        self.steps = 0
+        self.movement: Tensor | None = (
+            None  # sum over the versions, during the last `steps_moved` of this worker's steps
+        )
+        self.steps = self._forgotten = 0  # steps of this worker, and those before the movement
+        self._spare: Tensor | None = None
         self.codec, self._follows, self._last = codec, follows, last
         self._crew = Crew(torch.get_num_threads())
         self._leaves = Leaves(self._crew)
@@ -77,9 +80,25 @@ class Replica:
         """
         self._decode(fetched(update.blob), self._covered(update), [vector.numpy() for vector in vectors], move)
 
-    def forget_movement(self) -> None:
-        """Start a new sum of the versions' movement."""
-        self.movement, self.steps = None, 0
+    @property
+    def steps_moved(self) -> int:
+        """Return the number of this worker's steps during which `movement` came about."""
+        return self.steps - self._forgotten
+
+    def take_movement(self) -> Tensor | None:
+        """Return the sum of the versions' movement, and start a new one; None where there is none."""
+        taken, self.movement = self.movement, None
+        if taken is not None:
+            self._forgotten = self.steps
+        return taken
+
+    def reuse(self, vector: Tensor) -> None:
+        """Take a movement back as memory for the next one."""
+        self._spare = vector
+
+    def _new_movement(self) -> Tensor:
+        spare, self._spare = self._spare, None
+        return torch.zeros_like(self.parameters) if spare is None else spare.zero_()
 
     def _load(self, snapshot: Buffer) -> None:
         """Set the parameters to a snapshot.
@@ -93,7 +112,7 @@ class Replica:
             self.parameters = torch.frombuffer(snapshot, dtype=torch.float32)
         else:  # it came with a message, which owns its memory
             np.copyto(self.parameters.numpy(), np.frombuffer(snapshot, "<f4"))
-        self.forget_movement()
+        self.movement, self._forgotten = None, self.steps
 
     def _covered(self, update: Update) -> Ranges:
         """Return the parameters that a delta changes.
@@ -110,7 +129,7 @@ class Replica:
         if self._last and self.movement is not None:
             self.movement.zero_()
         if self._follows and self.movement is None:
-            self.movement = torch.zeros_like(self.parameters)
+            self.movement = self._new_movement()
         moving = [self.parameters] if self.movement is None else [self.parameters, self.movement]
         self._decode(delta, covered, [vector.numpy() for vector in moving], np.add)
 

@@ -1,4 +1,4 @@
-"""The worker's shell: one connection, one event loop, two threads of work. It decides nothing.
+"""The worker's shell: one connection, one event loop, three threads of work. It decides nothing.
 
 frames, timers, finished work  ->  events  ->  machine  ->  actions  ->  frames, threads, files
 """
@@ -11,13 +11,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnraise.core.errors import BarnraiseError, WireError
 from barnraise.core.text import printable
-from barnraise.core.threads import yield_to_others
 from barnraise.core.types import AnyResult, Blob, PayloadResult
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
@@ -46,9 +46,11 @@ from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
-from barnraise.worker.kinds import RUN
+from barnraise.worker.kinds import RUN, Made
 from barnraise.worker.machine import MakeWorker, Worker
+from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
+from barnraise.worker.pools import Pools
 from barnraise.worker.preparing import Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.reasons import reason_of, without_paths
@@ -89,13 +91,13 @@ class WorkerRuntime:
         self.moments: Moments | None = None
         self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self.mirrors = self.fetcher.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
         self._num_lost = 0  # messages that were malformed
-        self._training = ThreadPoolExecutor(1, "train", initializer=yield_to_others)
-        self._updating = ThreadPoolExecutor(1, "update")
+        self.pools = Pools()
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
         self._limited = contextlib.ExitStack()
@@ -137,20 +139,20 @@ class WorkerRuntime:
                     self._enrolling.result()
             if self.outcome is None:
                 self.on_connected(self.options.name)
-                await self._loop.run_in_executor(self._training, import_all)  # before a lease has to be kept
+                await self._loop.run_in_executor(self.pools.training, import_all)  # before a lease has to be kept
             if self.outcome is None:
                 await self._work()
             if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
-                await self._loop.run_in_executor(self._training, self.moments.keep, self.executor.trainer)
+                await self._loop.run_in_executor(self.pools.training, self.moments.keep, self.executor.trainer)
         finally:
             self.machine.quit = True
             for task in self._background:
                 task.cancel()
             await self.connection.close(linger=LINGER)
+            await self.mirrors.close()
             if self._built is not None:
                 self._built.cut.set()
-            self._training.shutdown(wait=False, cancel_futures=True)
-            self._updating.shutdown(wait=False, cancel_futures=True)
+            self.pools.shutdown()
             self._limited.close()
         self.gauges.read(self.roaming)
         assert self.outcome is not None
@@ -273,9 +275,6 @@ class WorkerRuntime:
 
     # Actions, one method each
 
-    def _send(self, action: act.Send) -> None:
-        self.outbox.put_nowait(action.message)
-
     def _offer(self, action: act.Offer) -> None:
         result = action.result
         if isinstance(result, PayloadResult) and result.payload.num_bytes <= INLINE_BYTES:
@@ -299,9 +298,6 @@ class WorkerRuntime:
         if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
-    def _forget(self, action: act.Forget) -> None:
-        self.fetcher.forget(action.digests)
-
     def _prepare(self, action: act.Prepare) -> None:
         self._spawn(self._set_up(action))
 
@@ -313,10 +309,11 @@ class WorkerRuntime:
         content = bytes(self.fetcher.take(action.manifest))
         ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
         self._built, self.moments = ready.executor, ready.moments
+        self._built.encode_on(self.pools.encoding)
         self.inbox.put_nowait(ready.event)
 
     async def _wait_for_training(self, work: Callable[[], Any]) -> Any:
-        return await self._loop.run_in_executor(self._training, work)
+        return await self._loop.run_in_executor(self.pools.training, work)
 
     async def _get(self, blob: Blob) -> None:
         """Fetch outside a task, before the machine knows what to fetch."""
@@ -329,7 +326,11 @@ class WorkerRuntime:
         if fetched is None:
             self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will be requested
             return
-        self._run(self._updating, lambda: ev.Updated(self.executor.update(action.news, fetched)))
+
+        self._spawn(self._updated(partial(self.executor.update, action.news, fetched)))
+
+    async def _updated(self, update: Callable[[], int]) -> None:
+        self.inbox.put_nowait(ev.Updated(await self._loop.run_in_executor(self.pools.updating, update)))
 
     def _start_task(self, action: act.StartTask) -> None:
         task, run = action.task, RUN[type(action.task)]
@@ -345,50 +346,46 @@ class WorkerRuntime:
             if step == action.ask_at:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
-        def carry_out() -> ev.Event:
+        def carry_out() -> Made:
             before = self.executor.trainer.skipped
-            result = run(self.executor, task, fetched, on_step)
+            made = run(self.executor, task, fetched, on_step)
             if skipped := self.executor.trainer.skipped - before:
                 text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
                 self._loop.call_soon_threadsafe(self.say, text)
-            if result is None:
-                return ev.TaskFailed(task.id)
-            return ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options))
+            return made
 
-        self._run(self._training, carry_out)
+        self._spawn(self._finish(task.id, carry_out))
         if self.moments is not None:
-            self._in_training(self.moments.keep_if_due, self.executor.trainer)
+            self._spawn(self._wait_for_training(partial(self.moments.keep_if_due, self.executor.trainer)))
 
-    def _run(self, pool: ThreadPoolExecutor, work: Callable[[], ev.Event]) -> None:
-        async def finish() -> None:
-            self.inbox.put_nowait(await self._loop.run_in_executor(pool, work))
-
-        self._spawn(finish())
-
-    def _in_training(self, work: Callable[..., None], *arguments: Any) -> None:
-        async def finish() -> None:
-            await self._loop.run_in_executor(self._training, work, *arguments)
-
-        self._spawn(finish())
-
-    def _cut_short(self, action: act.CutShort) -> None:
-        self.executor.cut.set()
+    async def _finish(self, assignment: int, work: Callable[[], Made]) -> None:
+        """Carry a task out, and report its end; before that its last step, if its update is encoded meanwhile."""
+        made = await self._wait_for_training(work)
+        if not made.done():
+            self.inbox.put_nowait(ev.Trained(assignment))
+        if (result := await asyncio.wrap_future(made)) is None:
+            self.inbox.put_nowait(ev.TaskFailed(assignment))
+        else:
+            self.inbox.put_nowait(ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options)))
 
     def _settle(self, action: act.Settle) -> None:
-        self._in_training(self.executor.settle, action.assignment, action.accepted)
+        self._spawn(self._settled(partial(self.executor.settle, action.assignment, action.accepted)))
+
+    async def _settled(self, settle: Callable[[], Future[None]]) -> None:
+        await asyncio.wrap_future(await self._wait_for_training(settle))
 
     def _quit(self, action: act.Quit) -> None:
         self._end(action.reason, action.final, left=action.left, refusal=action.refusal)
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
-    act.Send: WorkerRuntime._send,
+    act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
     act.Fetch: WorkerRuntime._fetch,
-    act.Forget: WorkerRuntime._forget,
+    act.Forget: lambda shell, action: shell.fetcher.forget(action.digests),
     act.Prepare: WorkerRuntime._prepare,
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
-    act.CutShort: WorkerRuntime._cut_short,
+    act.CutShort: lambda shell, action: shell.executor.cut.set(),
     act.Offer: WorkerRuntime._offer,
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,

@@ -28,7 +28,8 @@ MOST_TRIES = 30
 class Draft:
     """An update of `version` on its way: `vector` (float32 [d]) starts as the task's start and is overwritten.
 
-    Its ranges `covered` (None: all of it) are sent, as `encoded` by `codec`.
+    A stage that keeps it puts another one there, whose content does not matter. Its ranges `covered` (None: all of it)
+    are sent, as `encoded` by `codec`.
     """
 
     vector: Tensor
@@ -92,7 +93,7 @@ class Feedback(WorkerStage):
 
     def sent(self, update: Draft) -> None:
         assert update.encoded is not None
-        self.feedback.keep(update.vector, update.encoded, update.codec, update.covered)
+        update.vector = self.feedback.keep(update.vector, update.encoded, update.codec, update.covered)
 
     def refused(self, encoded: Encoded, codec: Codec, covered: Ranges | None) -> None:
         self.feedback.give_back(encoded, codec, covered)

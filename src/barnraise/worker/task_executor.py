@@ -7,6 +7,7 @@ the runtime, or to a node of the simulation, by the factory that makes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from threading import Event
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:  # these import torch
 class TaskExecutor(Protocol):
     """Carries out tasks; `update` is called on one thread, all else on another.
 
-    `cut` ends the running task after the current step; once `leaving` is set, the next contribution is the last one.
+    Results are futures, since what follows a task's steps may be done on a third thread. `cut` ends the running task
+    after the current step; once `leaving` is set, the next contribution is the last one.
     """
 
     trainer: LocalTrainer  # its moments are kept on disk, and its skipped steps are reported
@@ -52,7 +54,10 @@ class TaskExecutor(Protocol):
     def update(self, news: News, fetched: Callable[[Blob], Buffer]) -> int:
         """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void."""
 
-    def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
+    def encode_on(self, pool: Executor) -> None:
+        """Encode updates on this pool of one thread from now on, while the next task trains."""
+
+    def train(self, task: Train, on_step: Callable[[int], None]) -> Future[Contribution | None]:
         """Take the steps and encode the change; None when that failed.
 
         `on_step` is called with the number of steps.
@@ -67,7 +72,7 @@ class TaskExecutor(Protocol):
     def audit(self, task: Audit, fetched: Callable[[Blob], Buffer], on_step: Callable[[int], None]) -> Sketched:
         """Repeat the steps of another node's task, and sketch the change; with 0 steps when that failed."""
 
-    def flush(self, task: Flush) -> Contribution:
+    def flush(self, task: Flush) -> Future[Contribution]:
         """Encode the residual of error feedback."""
 
     def rest(self, began: float, busy: float) -> None:
@@ -76,7 +81,7 @@ class TaskExecutor(Protocol):
         `began` and `busy` are the start of the work, and the clock of work then.
         """
 
-    def settle(self, assignment: int, accepted: bool) -> None:
+    def settle(self, assignment: int, accepted: bool) -> Future[None]:
         """Drop the payload, which the controller has answered."""
 
 

@@ -1,7 +1,8 @@
 """The tasks of a worker: at most one running and one waiting, from the request to the result.
 
-With overlap the next task is requested when the running one is nearly done, early enough that rows and updates are here
-when it ends; and the worker subscribes to versions, which the running task takes in.
+The update of a task is encoded while the next one runs. With overlap the next task is requested when the running one is
+nearly done, early enough that rows and updates are here when it ends; and the worker subscribes to versions, which the
+running task takes in.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from barnraise.core.types import KINDS, AnyTask, Blob, News, Task
 from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, RequestTask, Subscribe, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
 from barnraise.worker.ahead import Lead
+from barnraise.worker.begun import Begun, Running
 from barnraise.worker.contact import Contact
-from barnraise.worker.events import Fetched, Nearly, TaskDone, Updated
+from barnraise.worker.events import Fetched, Nearly, TaskDone, TaskFailed, Trained, Updated
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.limits import Limits, unlent
 from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
@@ -33,19 +34,7 @@ REMEMBERED = 64
 """Assignments that a worker recognises when they come again."""
 
 
-@dataclass
-class Running:
-    """A task that the executor runs.
-
-    `near`: it is time to ask for the next. `dropped`: another node has it now.
-    """
-
-    task: AnyTask
-    near: bool
-    dropped: bool = False
-
-
-class Tasks:
+class Tasks(Begun):
     """The tasks of a worker within its terms.
 
     `greet` tells the controller what is held, when it may believe otherwise. `kinds` of tasks are accepted, within the
@@ -60,10 +49,10 @@ class Tasks:
         greet: Greet,
         kinds: tuple[str, ...] = tuple(KINDS),
     ) -> None:
+        super().__init__()
         self.contact, self.incoming, self.outgoing, self._greet = contact, incoming, outgoing, greet
         self._kinds, self.limits = kinds, Limits()
         self.files: tuple[Blob, ...] | None = None  # files with rows, once they are known: token shards, held-out rows
-        self.running: Running | None = None
         self.waiting: AnyTask | None = None
         self.leaving = False
         self.failures = 0
@@ -77,9 +66,7 @@ class Tasks:
     @property
     def held(self) -> tuple[int, ...]:
         """Return the assignments that it works on, or will."""
-        running = self.running.task.id if self.running is not None and not self.running.dropped else None
-        waiting = self.waiting.id if self.waiting is not None else None
-        return tuple(number for number in (running, waiting) if number is not None)
+        return (*self.begun, *([self.waiting.id] if self.waiting is not None else []))
 
     @property
     def _open(self) -> bool:
@@ -127,8 +114,10 @@ class Tasks:
         if self.waiting is not None and self.waiting.id == assignment:
             self.waiting, self._asked_at = None, math.inf  # its answer has come, and is void
             return self.incoming.forget_task()
-        elif self.running is not None and self.running.task.id == assignment:
+        if self.running is not None and self.running.task.id == assignment:
             return [self._drop(self.running)]
+        if assignment in self.encoding:
+            self.encoding[assignment].dropped = True
         return []
 
     # Incoming messages
@@ -180,6 +169,7 @@ class Tasks:
             if not result.steps:  # a residual, requested once more: the controller does not wait for it any more
                 self.tally.dropped(number)
                 settled += self.outgoing.forget(number)
+        self.drop_encoding()
         if self.running is None:
             return settled + self.go_on(now)
         return [*settled, self._drop(self.running)]
@@ -271,12 +261,18 @@ class Tasks:
             return self._ask(now)
         if task.exact and self.incoming.have > task.base and not self.incoming.updating:
             return self._decline(task, f"this replica is at version {self.incoming.have} already", now)
-        if not self._at_hand() or (len(self.outgoing.pending) > 1 and not task.preempts):
+        if not self._at_hand() or self._must_wait(task):
             return fetching
         ask_at = self._ask_at(task)
         self.running, self.waiting = Running(task, near=ask_at == 0), None
         started = [*fetching, StartTask(task, ask_at), *self.incoming.started(), *self._watch(now)]
         return started + (self._ask(now) if self.running.near else [])
+
+    def _must_wait(self, task: AnyTask) -> bool:
+        """Return whether an available task cannot start before others have ended, or have been answered."""
+        if task.preempts:  # it submits the residual, to which they go
+            return bool(self.encoding)
+        return len(self.outgoing.pending) > 1 or len(self.encoding) > 1
 
     def _get_back(self, now: float) -> list[Action]:
         """Fetch the deltas that the waiting task undoes, once the replica is at its base."""
@@ -355,13 +351,24 @@ class Tasks:
             self.running.near = self.running.task.id == event.assignment
         return self.go_on(now)
 
-    def done(self, event: TaskDone, now: float) -> list[Action]:
-        running, self.running = self.running, None
+    def trained(self, event: Trained, now: float) -> list[Action]:
+        """Start the next task while the update of the running one is encoded; in rounds, its result comes first."""
+        welcome = self.contact.welcome
+        if welcome is None or not welcome.settings.overlap or not self.encode(event.assignment):
+            return []
         self.incoming.ended()
+        return self._bring_up_to_date(now)
+
+    def _ended(self, assignment: int) -> Running:
+        """Return the task, whose result is there, or will not be."""
+        if assignment not in self.encoding:
+            self.incoming.ended()
+        return self.end(assignment)
+
+    def done(self, event: TaskDone, now: float) -> list[Action]:
         result = event.result
-        assert running is not None
+        running = self._ended(result.assignment)
         task = running.task
-        assert task.id == result.assignment
         if task.trains:
             self.lead.trained(result.steps, task.effort * result.steps / max(1, task.steps), result.seconds)
         self.failures = 0 if result.steps else self.failures
@@ -376,11 +383,9 @@ class Tasks:
             return next_ones
         return self.outgoing.add(result, now) + next_ones
 
-    def failed(self) -> None:
-        """Record that the running task has no result."""
-        assert self.running is not None
-        self.running = None
-        self.incoming.ended()
+    def failed(self, event: TaskFailed) -> None:
+        """Record that a task has no result."""
+        self._ended(event.assignment)
         self.failures += 1
 
     def leave(self) -> list[Action]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,7 +53,7 @@ class UpdatePath:
     With `fragments` a contribution is of ranges of the parameters, and the residual holds the others' progress. `keep`
     is the share of the residual that the worker trains on with, so that its own progress does not wait for the wire.
     `last` is a denser codec for the contribution after which it leaves: the part that one leaves out is lost. The
-    `crew` shares elementwise work; the residual is the only vector that is allocated.
+    `crew` shares elementwise work. `free` is given the vector that a sent update no longer needs.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class UpdatePath:
         fragments: bool = False,
         last: Codec | None = None,
         crew: Crew | None = None,
+        free: Callable[[Tensor], None] = lambda vector: None,
     ) -> None:
-        self.codec, self.keep, self.last = codec, keep, last
+        self.codec, self.keep, self.last, self.free = codec, keep, last, free
         crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
         self.feedback = ErrorFeedback(codec, decay, crew) if error_feedback and leaves_out else None
@@ -98,15 +100,18 @@ class UpdatePath:
     ) -> SentUpdate:
         """Encode the ranges `covered` (None: all) of the pseudo-gradient (start - end) * scale (float32 [d]).
 
-        It is an update of `version`. `start` is overwritten. The rest outside `covered` goes to the residual; `leaving`
-        flushes that inside.
+        It is an update of `version`. `start` belongs to the path from here on. The rest outside `covered` goes to the
+        residual; `leaving` flushes that inside. Raises PayloadError when it is not finite; the residual is as before.
         """
         codec = self.last if leaving and self.last and self.feedback else self.codec
         update = Draft(start, end, scale, version, covered, codec)
-        for stage in self.stages:
-            stage.forward(update)
-        for stage in reversed(self.stages):
-            stage.sent(update)
+        try:
+            for stage in self.stages:
+                stage.forward(update)
+            for stage in reversed(self.stages):
+                stage.sent(update)
+        finally:
+            self.free(update.vector)
         assert update.encoded is not None
         return _named(update.encoded, codec, covered)
 

@@ -267,7 +267,7 @@ def test_a_task_with_rows_of_several_lengths_is_carried_out() -> None:
     rows = (RowRange(2, 0, 3), RowRange(0, 5, 10), RowRange(1, 0, 2), RowRange(0, 0, 1))
     steps: list[int] = []
     whole = ParameterRange(0, trainer.flat.layout.size)
-    contribution = executor.train(train(steps=10, rows=rows, batch_size=2, parameters=whole), steps.append)
+    contribution = executor.train(train(steps=10, rows=rows, batch_size=2, parameters=whole), steps.append).result()
     assert contribution is not None
     assert contribution.steps == len(steps) == 2 + 3 + 1
     assert contribution.loss > 0.0

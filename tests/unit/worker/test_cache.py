@@ -85,13 +85,16 @@ def test_a_copy_elsewhere_is_adopted_by_its_digest(tmp_path: Path) -> None:
     blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
     cache = Cache()
     cache.place(blob.digest, tmp_path / "place")
-    (tmp_path / "own").mkdir()
-    assert not cache.adopt(blob, tmp_path / "own")
-    (tmp_path / "own" / "other.safetensors").write_bytes(b"the parameters of a case model")
-    assert not cache.adopt(blob, tmp_path / "own"), "as long, but another model"
-    assert not cache.adopt(blob, tmp_path / "not there")
-    (tmp_path / "own" / "whole.safetensors").write_bytes(content)
-    assert cache.adopt(blob, tmp_path / "own")
+    cache.own = tmp_path / "not there"
+    assert not cache.holds(blob)
+    cache.own = tmp_path / "own"
+    cache.own.mkdir()
+    (cache.own / "folder").mkdir()
+    assert not cache.holds(blob)
+    (cache.own / "other.safetensors").write_bytes(b"the parameters of a case model")
+    assert not cache.holds(blob), "as long, but another model"
+    (cache.own / "whole.safetensors").write_bytes(content)
+    assert cache.holds(blob)
     assert (tmp_path / "place").read_bytes() == content
     assert cache.holds(blob)
     cache.keep(blob.digest, content)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +27,7 @@ from barnraise.models.config import describe
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.vectors import digest
 from barnraise.training.local import LocalTrainer
+from barnraise.training.transfers import DONE, Transfer, copy_out
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.past import Past, Perturbed
 
@@ -45,14 +48,24 @@ class Trainer:
         self.followed: list[tuple[Tensor, int]] = []
         self.forgotten = self.ramps = 0
         self.fresh = False
-        self.steps, self.flat = steps, SimpleNamespace(vector=torch.zeros(SIZE), layout=LAYOUT)
-        self.device = torch.device("cpu")
+        self.steps, self.flat = steps, SimpleNamespace(vector=torch.zeros(SIZE), layout=LAYOUT, loads=0)
+        self.device, self.reading = torch.device("cpu"), DONE
 
     def load(self, parameters: Tensor) -> None:
         self.flat.vector.copy_(parameters)
+        self.flat.loads += 1
 
-    def shift(self, offset: Tensor) -> None:
+    def anchor(self) -> None:
+        pass
+
+    def copy_out(self, into: Tensor, pool: Executor | None) -> Transfer:
+        self.reading = copy_out(self.flat.vector, into, pool)
+        return self.reading
+
+    def shift(self, offset: Tensor) -> Transfer:
+        self.reading.hold()
         self.flat.vector.add_(offset)
+        return DONE
 
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         self.followed.append((movement, steps))
@@ -70,6 +83,7 @@ class Trainer:
         taken = 0
         for step in range(1, STEPS + 1):
             vector = next(self.steps)
+            self.reading.hold()
             if not vector.isnan().any():
                 self.flat.vector.add_(vector)
                 taken += 1
@@ -115,7 +129,7 @@ def test_a_lone_worker_trains_as_if_it_had_never_handed_anything_in(lerp: float)
 
     for number in range(1, 6):
         executor.train(task(number, share=1.0), on_step)
-    torch.testing.assert_close(executor.course.reached, sum(steps))
+    torch.testing.assert_close(executor.course.start, sum(steps))
 
 
 def test_a_version_applied_between_steps_is_not_part_of_the_update() -> None:
@@ -135,7 +149,7 @@ def test_a_version_applied_between_steps_is_not_part_of_the_update() -> None:
     torch.testing.assert_close(sent(executor, 2), progress)
     # at the third step: both versions, a quarter of three steps; then the fourth step
     expected = others + 0.25 * own + 0.25 * sum(steps[STEPS : STEPS + 3]) + steps[2 * STEPS - 1]
-    torch.testing.assert_close(executor.course.reached, expected)
+    torch.testing.assert_close(executor.course.start, expected)
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
@@ -162,18 +176,18 @@ def test_a_worker_without_a_new_version_continues_from_its_own_parameters() -> N
     executor, steps = make()
     for number in (1, 2):
         executor.train(task(number), lambda step: None)
-    torch.testing.assert_close(executor.course.reached, sum(steps[: 2 * STEPS]))
+    torch.testing.assert_close(executor.course.start, sum(steps[: 2 * STEPS]))
 
 
 def test_the_lerp_keeps_a_share_of_where_the_worker_was() -> None:
     executor, steps = make(merge_lerp=0.6)
     executor.train(task(1), lambda step: None)
-    assert executor.course.reached is not None
-    reached = executor.course.reached.clone()
+    assert executor.course.start is not None
+    reached = executor.course.start.clone()
     publish(executor, 1, torch.ones(SIZE), merged=1, share=0.25)
     executor.train(task(2), lambda step: None)
     expected = 0.4 * torch.ones(SIZE) + 0.6 * reached + sum(steps[STEPS : 2 * STEPS])
-    torch.testing.assert_close(executor.course.reached, expected)
+    torch.testing.assert_close(executor.course.start, expected)
 
 
 def test_a_refused_contribution_is_not_waited_for() -> None:
@@ -190,7 +204,7 @@ def test_a_version_that_does_not_hash_to_its_name_is_not_taken_in() -> None:
     update = Update("delta", 1, Blob("0" * 64, encoded.num_bytes), "0" * 64)
     assert executor.update(News((update,), 1, 0.25), lambda _: bytes(encoded.payload)) == -1
     executor.train(task(2), lambda step: None)
-    torch.testing.assert_close(executor.course.reached, sum(steps[: 2 * STEPS]))
+    torch.testing.assert_close(executor.course.start, sum(steps[: 2 * STEPS]))
 
 
 def drop_out(seed: int) -> Tensor:
@@ -203,8 +217,8 @@ def drop_out(seed: int) -> Tensor:
     executor.replica.copy_(trainer.flat.vector)
     whole = ParameterRange(0, SIZE)
     executor.train(train(rows=(RowRange(0, 0, 2),), tokens=32, steps=1, seed=seed, parameters=whole), lambda step: None)
-    assert executor.course.reached is not None
-    return executor.course.reached
+    assert executor.course.start is not None
+    return executor.course.start
 
 
 def test_dropout_follows_the_tasks_seed_alone() -> None:
@@ -246,12 +260,12 @@ def test_a_task_of_which_no_step_could_be_taken_leaves_everything_as_it_was() ->
     executor.train(task(1), lambda step: None)
     for vector in steps[STEPS : 2 * STEPS]:
         vector[3] = math.nan
-    assert executor.train(task(2), lambda step: None) is None
+    assert executor.train(task(2), lambda step: None).result() is None
     assert list(executor.payloads) == [1]
     assert trainer.forgotten == 0
     executor.settle(1, accepted=True)
     executor.train(task(3), lambda step: None)  # from the published version, which is 0
-    torch.testing.assert_close(executor.course.reached, sum(steps[2 * STEPS : 3 * STEPS]))
+    torch.testing.assert_close(executor.course.start, sum(steps[2 * STEPS : 3 * STEPS]))
 
 
 @pytest.mark.parametrize("value", [math.inf, 3e38])
@@ -262,11 +276,11 @@ def test_a_task_that_ends_in_parameters_that_are_not_finite_is_forgotten(compres
     executor.replica.fill_(-value if value < math.inf else 0.0)
     steps[1][7] = value
     steps[2][7] = value
-    assert executor.train(task(1), lambda step: None) is None
+    assert executor.train(task(1), lambda step: None).result() is None
     assert (executor.payloads, executor.course.unmerged, trainer.forgotten) == ({}, {}, 1)
     executor.replica.zero_()
     executor.train(task(2), lambda step: None)
-    torch.testing.assert_close(executor.course.reached, sum(steps[STEPS : 2 * STEPS]))
+    torch.testing.assert_close(executor.course.start, sum(steps[STEPS : 2 * STEPS]))
     residual = executor.path.flush(SIZE)
     assert bool(residual.codec.decode(residual.encoded).isfinite().all())
 
@@ -301,7 +315,7 @@ def test_an_audit_sketches_the_update_as_it_would_be_sent(skipped: bool) -> None
     wanted = sketch(lambda start, out: np.copyto(out, update[start : start + len(out)]), SIZE, 5)
     assert (done.steps, done.assignment) == (STEPS, 9)
     assert compare(wanted, done.sketch) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-6))
-    assert executor.course.reached is None, "it trains on from where it was"
+    assert executor.course.start is None, "it trains on from where it was"
 
 
 def test_a_failed_audit_has_no_steps_and_raises_nothing() -> None:
@@ -360,3 +374,100 @@ def test_perturbed_versions_are_changed_by_a_share_of_themselves() -> None:
     assert torch.equal(once, again)
     assert not torch.equal(once, other)
     assert torch.equal(executor.replica, past.at(1)), "and the version stays as it is"
+
+
+@pytest.fixture
+def lane() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_the_next_task_takes_steps_while_the_update_of_the_last_one_waits(lane: ThreadPoolExecutor) -> None:
+    executor, steps = make()
+    executor.encode_on(lane)
+    let = Event()
+    lane.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    taken: list[int] = []
+
+    def on_step(step: int) -> None:
+        taken.append(step)
+        assert not first.done()
+        if step == STEPS:
+            let.set()
+
+    second = executor.train(task(2), on_step)
+    assert taken == list(range(1, STEPS + 1))
+    assert [made.result() is not None for made in (first, second)] == [True, True]
+    torch.testing.assert_close(sent(executor, 1), sum(steps[:STEPS]))
+    torch.testing.assert_close(sent(executor, 2), sum(steps[STEPS : 2 * STEPS]))
+
+
+def test_an_error_of_the_encoder_is_the_tasks(lane: ThreadPoolExecutor) -> None:
+    executor, _ = make()
+    executor.encode_on(lane)
+    executor.path.stages.clear()  # nothing encodes
+    with pytest.raises(AssertionError):
+        executor.train(task(1), lambda step: None).result()
+
+
+def test_an_error_of_an_offset_ends_the_training(lane: ThreadPoolExecutor) -> None:
+    executor, _ = make()
+    executor.encode_on(lane)
+    executor.train(task(1), lambda step: None).result()
+    publish(executor, 1, torch.ones(SIZE), merged=0, share=0.25)
+    executor.course.unmerged[1] = None  # type: ignore[assignment]
+    with pytest.raises(AttributeError, match="opened"):
+        executor.train(task(2), lambda step: lane.submit(int).result() and None)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_task_that_began_where_the_last_one_went_astray_is_dropped_with_it(
+    lane: ThreadPoolExecutor, late: bool
+) -> None:
+    """The next one starts from the version: also when the encoder is so late that both have ended."""
+    executor, steps = make()
+    trainer: Any = executor.trainer
+    executor.replica.fill_(-3e38)
+    steps[1][7] = 3e38
+    steps[2][7] = 3e38
+    executor.encode_on(lane)
+    let = Event()
+    lane.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    second = executor.train(task(2), lambda step: let.set() if step == STEPS or not late else None)
+    assert (first.result(), second.result()) == (None, None)
+    executor.replica.zero_()
+    trainer.steps = iter(steps[:1] * STEPS)
+    assert executor.train(task(3), lambda step: None).result() is not None
+    assert executor.course.unmerged.keys() == {3}
+    assert trainer.forgotten == 1
+    torch.testing.assert_close(sent(executor, 3), STEPS * steps[0])
+
+
+def test_a_measurement_between_two_tasks_does_not_move_the_worker(lane: ThreadPoolExecutor) -> None:
+    executor, steps = make()
+    executor.encode_on(lane)
+    executor.train(task(1), lambda step: None)
+    executor.trainer.load(torch.full((SIZE,), 9.0))
+    executor.train(task(2), lambda step: None).result()
+    torch.testing.assert_close(executor.course.start, sum(steps[: 2 * STEPS]))
+
+
+def test_no_more_vectors_are_kept_than_a_check_counts(lane: ThreadPoolExecutor) -> None:
+    """Residual, start, end, and one more, however many tasks there are."""
+    executor, _ = make("topk")
+    executor.encode_on(lane)
+    made = 0
+
+    def counted(size: int, device: torch.device) -> Tensor:
+        nonlocal made
+        made += 1
+        return torch.empty(size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("barnraise.worker.stateful.host_vector", counted)
+        for number in range(1, 6):
+            publish(executor, number, torch.ones(SIZE), merged=number - 2, share=0.25)
+            executor.train(task(number), lambda step: None)
+    assert made <= 4

@@ -1012,3 +1012,82 @@ def test_an_audit_of_a_version_before_the_replica_is_declined() -> None:
     bench.finish_task()
     assert any(isinstance(message, Decline) for message in bench.sent)
     assert not bench.fetching.keys() & {delta(1).blob.digest}
+
+
+def test_the_next_task_starts_while_the_update_of_the_last_one_is_encoded() -> None:
+    bench = ready()
+    second = with_waiting(bench)
+    bench.take_steps()
+    assert bench.training is not None
+    assert (bench.training.id, list(bench.encoding)) == (second, [1])
+    assert bench.worker.tasks.held == (1, second)
+    assert not bench.payloads, "nothing is offered that is not encoded"
+    bench.finish_encoding()
+    assert list(bench.payloads) == [1]
+    assert bench.worker.tasks.held == (second,)
+
+
+def test_in_rounds_a_worker_asks_when_its_update_is_encoded() -> None:
+    bench = ready(overlapping=False)
+    before = len(bench.sent)
+    bench.take_steps()
+    assert bench.sent[before:] == []
+    bench.finish_task()
+    assert [type(message) for message in bench.sent[before:]] == [RequestTask]
+    assert list(bench.payloads) == [1]
+
+
+def test_a_third_task_waits_until_the_first_update_is_encoded() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.take_steps()
+    third = with_waiting(bench)
+    bench.take_steps()
+    assert (len(bench.encoding), bench.training) == (2, None)
+    bench.finish_encoding()
+    assert bench.training is not None
+    assert bench.training.id == third
+
+
+def test_a_leaving_worker_waits_for_an_update_that_is_encoded() -> None:
+    bench = ready()
+    bench.take_steps()
+    bench.leave()
+    assert bench.quit is None
+    bench.finish_encoding()
+    assert (bench.quit, list(bench.payloads)) == (None, [1])
+    bench.ack(1, True)
+    assert bench.quit == act.Quit("asked to", True, left=True)
+
+
+def test_an_update_that_is_encoded_as_the_run_ends_goes_into_the_submitted_residual() -> None:
+    bench = ready()
+    bench.take_steps()
+    bench.hear(Assign(Flush(id=50, base=bench.replica, parameters=ParameterRange(0, 100))))
+    assert bench.training is None
+    bench.finish_encoding()
+    assert isinstance(bench.training, Flush)
+    assert not bench.payloads
+
+
+def test_an_update_that_another_node_made_first_is_dropped_once_it_is_encoded() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.take_steps()
+    bench.ack(1, False)
+    assert 1 not in bench.worker.tasks.held
+    bench.finish_encoding()
+    assert not bench.payloads
+    assert bench.training is not None
+
+
+def test_an_update_that_cannot_be_encoded_is_a_failure_and_the_next_task_runs_on() -> None:
+    bench = ready()
+    second = with_waiting(bench)
+    bench.take_steps()
+    bench.fail_task()
+    assert bench.worker.tasks.failures == 1
+    assert bench.training is not None
+    assert bench.training.id == second
+    bench.finish_task()
+    assert bench.worker.tasks.failures == 0

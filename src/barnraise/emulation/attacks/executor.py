@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from barnraise.core.threads import finished
 from barnraise.core.types import Blob, Contribution, Flush, Train
 from barnraise.data.batches import Batch
 from barnraise.data.shards import Dataset
@@ -53,7 +55,10 @@ class Attacker(WorkerExecutor):
         attack.meet(dataset)
         self.path.stages.insert(1, _Turn(self))  # behind the difference
 
-    def train(self, task: Train, on_step: Callable[[int], None]) -> Contribution | None:
+    def encode_on(self, pool: Executor) -> None:
+        """Encode no update beside the next task: an attack acts in one task at a time."""
+
+    def train(self, task: Train, on_step: Callable[[int], None]) -> Future[Contribution | None]:
         self.moment = f"{self.node} {task.id}"
         self.acting = self.attack.in_task(self.moment)
         if self.attack.sees:
@@ -64,18 +69,18 @@ class Attacker(WorkerExecutor):
         self.slowdown = max(0.0, (1.0 + own) * self.acting.pace() - 1.0)
         self._spared = task.local_steps - steps
         try:
-            found = super().train(msgspec.structs.replace(task, local_steps=steps), on_step)
-            return self._falsified(found) if found is not None else None
+            found = super().train(msgspec.structs.replace(task, local_steps=steps), on_step).result()
+            return finished(self._falsified(found) if found is not None else None)
         finally:
             self.acting, self._spared, self.slowdown, self._surface = HONEST, 0, own, None
 
-    def flush(self, task: Flush) -> Contribution:
+    def flush(self, task: Flush) -> Future[Contribution]:
         residual = self.path.feedback.residual if self.path.feedback else None
         if residual is not None:
             self.attack.residual(residual)
         self.acting = self.attack.in_task(f"{self.node} {task.id}")
         try:
-            return self._falsified(super().flush(task))
+            return finished(self._falsified(super().flush(task).result()))
         finally:
             self.acting = HONEST
 
@@ -100,11 +105,11 @@ class Attacker(WorkerExecutor):
         size = self.dataset.meta.vocab_size
         return (self.acting.batch(batch, size) for batch in super().batches(task))
 
-    def settle(self, assignment: int, accepted: bool) -> None:
+    def settle(self, assignment: int, accepted: bool) -> Future[None]:
         sound = self._sound.pop(assignment, None)
         if sound is not None:  # error feedback takes the honest update back
             self.payloads[assignment] = sound
-        super().settle(assignment, accepted)
+        return super().settle(assignment, accepted)
 
     def scale(self, steps: int) -> float:
         return super().scale(steps + self._spared)

@@ -71,7 +71,7 @@ def task(executor: Any, number: int = 1, steps: int = STEPS) -> Train:
 
 
 def hand_in(executor: Any, number: int = 1, steps: int = STEPS) -> Contribution:
-    found = executor.train(task(executor, number, steps), lambda step: None)
+    found = executor.train(task(executor, number, steps), lambda step: None).result()
     assert found is not None
     return found
 
@@ -186,14 +186,14 @@ def test_an_attacker_that_sends_non_finite_values_continues_training(accepted: b
             one.settle(number, accepted)
     assert (executor.payloads, honest.payloads) == ({}, {})
     assert torch.equal(executor.path.feedback.residual, honest.path.feedback.residual)
-    assert torch.equal(executor.course.reached, honest.course.reached)
+    assert torch.equal(executor.course.start, honest.course.start)
 
 
 @pytest.mark.parametrize("normalize", [0, STEPS])
 def test_a_lazy_worker_sends_the_update_of_few_steps_with_the_claims_of_all(normalize: int) -> None:
     heard: list[int] = []
     liar, honest = worker({"kind": "lazy", "share": 0.5}, normalize_steps=normalize), worker()
-    found = liar.train(task(liar), heard.append)
+    found = liar.train(task(liar), heard.append).result()
     assert heard == [1, 2]
     assert found.steps == STEPS
     hand_in(honest, steps=2)

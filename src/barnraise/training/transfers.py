@@ -1,0 +1,90 @@
+"""Copies of the parameters from their device into main memory, which are made while the trainer computes a gradient.
+
+A gradient only reads the parameters, so a copy may take as long as the next gradient: `hold` comes before the next
+change, and `wait` before the copy is read.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from barnraise.core.threads import SPAN, spans
+
+
+class Transfer:
+    """A copy that is done already, and the base class of others."""
+
+    def hold(self) -> None:
+        """Let all later changes of the source happen after the copy."""
+
+    def wait(self) -> None:
+        """Return when the copy is done."""
+
+
+class _OnThread(Transfer):
+    """A copy that another thread makes."""
+
+    def __init__(self, copied: Future[Any]) -> None:
+        self._copied = copied
+
+    def hold(self) -> None:
+        self._copied.result()
+
+    def wait(self) -> None:
+        self._copied.result()
+
+
+class OnStream(Transfer):
+    """A copy, or another piece of work, on a stream of a CUDA device up to now."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._done = stream.record_event()
+
+    def hold(self) -> None:
+        torch.cuda.current_stream().wait_event(self._done)
+
+    def wait(self) -> None:
+        self._done.synchronize()
+
+
+DONE = Transfer()
+
+
+def host_vector(size: int, device: torch.device) -> Tensor:
+    """Return an uninitialised vector in main memory, pinned where copies come from a CUDA device."""
+    return torch.empty(size, pin_memory=device.type == "cuda")
+
+
+def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
+    """Copy `source`, float32 [d] on any device, `into` main memory: by the device, by `pool`, or at once."""
+    if source.is_cuda:
+        stream = _stream(source.device)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            into.copy_(source, non_blocking=True)
+        return OnStream(stream)
+    if pool is not None and source.device.type == "cpu":
+        return _OnThread(pool.submit(_copy, source, into))
+    into.copy_(source)
+    return DONE
+
+
+def _copy(source: Tensor, into: Tensor) -> None:
+    there, here = source.numpy(), into.numpy()
+    for span in spans(len(there), 16 * SPAN):  # torch would start threads of its own
+        np.copyto(here[span], there[span])
+
+
+_streams: dict[torch.device, torch.cuda.Stream] = {}
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of copies from this device."""
+    if device not in _streams:
+        _streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return _streams[device]
