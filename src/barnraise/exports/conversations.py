@@ -65,8 +65,9 @@ def _read_off(dataset: Dataset, coder: Tokenizer, turns: Turns | None) -> Iterat
         for start, stop in zip(starts, [*starts[1:], len(row[TOKENS])], strict=True):
             learnt = np.flatnonzero(row[TRAINED][start:stop])
             ids = row[TOKENS][start : start + int(learnt[0])].tolist() if len(learnt) else []
-            messages = turns.parse(coder.decode(ids, specials=True)) if ids else None
-            if messages is not None:
+            text = coder.decode(ids, specials=True)
+            messages = turns.parse(text) if ids else None
+            if messages is not None and ids == _ids(coder, text):  # else its end is one token with the answer's start
                 yield messages, ids
 
 
@@ -80,5 +81,10 @@ def _made(dataset: Dataset, coder: Tokenizer, template: ChatTemplate) -> Iterato
                 text = template.render(messages, prompt=True).text
             except DataError:  # the template wants other roles
                 return
-            ((ids, _),) = coder.encode_marked([MarkedText(text, [])], specials=True)
-            yield messages, [int(token) for token in ids]
+            yield messages, _ids(coder, text)
+
+
+def _ids(coder: Tokenizer, text: str) -> list[int]:
+    """Return the tokens of a rendered text, as training makes them."""
+    ((ids, _),) = coder.encode_marked([MarkedText(text, [])], specials=True)
+    return [int(token) for token in ids]
