@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnraise.data.meta import Meta
 from barnraise.models.memory import REMEDY
+from barnraise.training.catalog import AUTOMATIC
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
@@ -75,9 +76,12 @@ def make_trainer(
     module: nn.Module, settings: WorkerSettings, means: Means | None = None, tokens: int | None = None
 ) -> LocalTrainer:
     """Make the trainer of a run's steps on `module`, `tokens` at once, for a worker's process or a simulation."""
+    from barnraise.training.device import recompute_activations
     from barnraise.training.local import LocalTrainer
 
     inner = settings.inner
+    if inner.checkpoint_activations:
+        recompute_activations(module)
     return LocalTrainer(
         module,
         optimizer=inner.optimizer,
@@ -88,6 +92,7 @@ def make_trainer(
         precision=(means and means.precision) or inner.precision,
         device=means.device if means else "cpu",
         tokens_at_once=tokens,
+        compiled=inner.compile == AUTOMATIC,
     )
 
 
