@@ -22,7 +22,7 @@ from barnraise.exports.gguf_shapes import shape_of
 from barnraise.exports.gguf_vocabulary import vocabulary_of
 from barnraise.exports.modelfile import MODELFILE, Turns, modelfile, turns_of
 from barnraise.exports.prompts import prompts_of
-from barnraise.exports.round_trip import F32, Ends, Prompt, RoundTrip, Written
+from barnraise.exports.round_trip import F32, Prompt, RoundTrip, TextEnds, Written
 from barnraise.ledger import RunDirectory, StoredCheckpoint
 from barnraise.models.build import load
 from barnraise.models.exchange.catalog import ADAPTER, CATALOG, GGUF, MODEL
@@ -84,12 +84,12 @@ class ExportSource:
         return f"{self.name}-{kind.upper()}.gguf"
 
     @cached_property
-    def ends(self) -> Ends:
+    def ends(self) -> TextEnds:
         """Return the tokens that end a text of the data, or else of the model's config."""
         meta, config = self.dataset.meta, self.told.model
         eos = config.get("eos_token_id") if meta.eos_id is None else meta.eos_id
         pad = config.get("pad_token_id") if meta.pad_id is None else meta.pad_id
-        return Ends(eos, () if self.template is None else stops_of(self.dataset, tokenizers.of(self.dataset)), pad)
+        return TextEnds(eos, () if self.template is None else stops_of(self.dataset, tokenizers.of(self.dataset)), pad)
 
     @cached_property
     def template(self) -> ChatTemplate | None:

@@ -50,7 +50,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Ends:
+class TextEnds:
     """Tokens that end or fill a text in the run: `eos`, the `stops` that end a turn, and `pad`."""
 
     eos: int | None
@@ -84,7 +84,7 @@ class RoundTrip:
     spread: float
 
 
-def written_by(module: nn.Module, prompts: Sequence[Prompt], ends: Ends) -> list[Written]:
+def written_by(module: nn.Module, prompts: Sequence[Prompt], ends: TextEnds) -> list[Written]:
     """Return the tokens that the trained model writes after each prompt."""
     from transformers import GenerationConfig
 
@@ -97,7 +97,7 @@ def written_by(module: nn.Module, prompts: Sequence[Prompt], ends: Ends) -> list
     return found
 
 
-def check_tokenizer(prompts: Sequence[Prompt], tokenizer: Any, ends: Ends) -> None:
+def check_tokenizer(prompts: Sequence[Prompt], tokenizer: Any, ends: TextEnds) -> None:
     """Raise ExportError unless the exported `tokenizer` gives the tokens of each prompt, and ends a text alike."""
     for number, prompt in enumerate(prompts, 1):
         if prompt.encode is None:
@@ -117,7 +117,9 @@ def check_tokenizer(prompts: Sequence[Prompt], tokenizer: Any, ends: Ends) -> No
         )
 
 
-def check_model(written: Sequence[Written], model: Any, ends: Ends, *, kind: str, tokenizer: Any = None) -> RoundTrip:
+def check_model(
+    written: Sequence[Written], model: Any, ends: TextEnds, *, kind: str, tokenizer: Any = None
+) -> RoundTrip:
     """Compare what the exported `model` writes with what was `written`; `kind` is the type of its matrices.
 
     Raises ExportError at the first difference that rounding does not explain.
@@ -211,7 +213,7 @@ def _check_end(name: str, found: int | list[int] | None, trained: list[int]) -> 
         )
 
 
-def _filler(ends: Ends) -> int | None:
+def _filler(ends: TextEnds) -> int | None:
     return ends.pad if ends.pad is not None else ends.eos
 
 

@@ -17,14 +17,14 @@ from barnraise.data import text
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import HuggingFaceTokenizer
 from barnraise.exports.prompts import prompts_of
-from barnraise.exports.round_trip import Ends, RoundTrip, check_model, check_tokenizer, load_folder, load_tokenizer
+from barnraise.exports.round_trip import RoundTrip, TextEnds, check_model, check_tokenizer, load_folder, load_tokenizer
 from barnraise.exports.round_trip import written_by as written_by_model
 from barnraise.models.build import load
 from barnraise.models.config import describe
 from barnraise.models.export import filled, save
 
 torch.set_num_threads(1)
-ENDS = Ends(eos=0)
+ENDS = TextEnds(eos=0)
 
 
 @pytest.fixture(scope="module")
