@@ -14,7 +14,7 @@ from barnraise.config.load import load as load_run_file
 from barnraise.core.errors import InputError
 from barnraise.data import tokenizers
 from barnraise.data.chat_template import TEMPLATE_FILE, ChatTemplate
-from barnraise.data.packing import TRAINED
+from barnraise.data.columns import TRAINED
 from barnraise.data.shards import Dataset
 from barnraise.exports import gguf_file, round_trip
 from barnraise.exports.conversations import stops_of, talks_of
@@ -30,12 +30,13 @@ from barnraise.models.exchange.frozen_base import folder_of
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.export import filled, merged, save, save_adapter, trained_model
 from barnraise.models.instantiate import hugging_face_config
+from barnraise.models.problems import PROBLEM, entry_of
 from barnraise.wire.manifest import Manifest
 
 _USE = {
-    MODEL: """from transformers import AutoModelForCausalLM, AutoTokenizer
+    MODEL: """from transformers import {auto}, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("{folder}")
+model = {auto}.from_pretrained("{folder}")
 tokenizer = AutoTokenizer.from_pretrained("{folder}")
 """,
     ADAPTER: """from peft import PeftModel
@@ -76,7 +77,14 @@ class ExportSource:
 
     def use(self, form: str, folder: Path, kind: str = "f16") -> tuple[str, str]:
         """Return lines that use the exported files, and their language."""
-        names = {"folder": folder.name, "base": self.base or "BASE", "name": self.name, "file": self.file(kind)}
+        auto = entry_of(self.told.model).declares.auto_class
+        names = {
+            "auto": auto,
+            "folder": folder.name,
+            "base": self.base or "BASE",
+            "name": self.name,
+            "file": self.file(kind),
+        }
         return _USE[form].format(**names).rstrip(), "bash" if form == GGUF else "python"
 
     def file(self, kind: str) -> str:
@@ -113,7 +121,9 @@ class ExportSource:
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         vector = tensors.get("average", tensors["parameters"])
         module = trained_model(self.told.model, self.exchange, vector, self.run.data)
-        settings, ends = cast(Any, module).generation_config, self.ends
+        settings, ends = getattr(module, "generation_config", None), self.ends
+        if settings is None:  # it generates nothing
+            return module
         settings.eos_token_id = ends.all[0] if len(ends.all) == 1 else ends.all or None
         settings.bos_token_id, settings.pad_token_id = self.dataset.meta.bos_id, ends.pad
         return module
@@ -124,9 +134,10 @@ def write(
 ) -> RoundTrip | None:
     """Write the model of a checkpoint to `folder`; return the result of the round trip, if there was one.
 
-    Raises InputError for a model that the form cannot hold, StorageError, ExportError. After an error the folder is as
-    it was.
+    Only a model that continues texts makes a round trip. Raises InputError for a model that the form cannot hold,
+    StorageError, ExportError. After an error the folder is as it was.
     """
+    round_trip = round_trip and PROBLEM not in source.told.model
     if form == GGUF:
         return _write_gguf(source, folder, checkpoint, gguf_file.check_type(kind or "f16"), round_trip)
     if form == ADAPTER:

@@ -18,6 +18,7 @@ from barnraise.exports.gguf_vocabulary import template_of
 from barnraise.exports.model_card import CARD, CardOf, card, may_write
 from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckpoint
 from barnraise.models.exchange.catalog import FORM_ALIASES, FORMS, GGUF, MODEL
+from barnraise.models.problems import is_own
 
 if TYPE_CHECKING:
     from barnraise.assembly.export_forms import ExportSource
@@ -66,6 +67,14 @@ def export_model(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
+    if is_own(told.model):
+        from barnraise.assembly.own_export import export_own
+        from barnraise.models import memory
+
+        with private() if folder.is_relative_to(run.path) else nullcontext():
+            export_own(run, folder, told, checkpoint, form=form, warn=warn)
+        version = checkpoint.manifest.version
+        return Exported(folder, version, _newest(run, version, warn), memory.model_size(told.model))
     from transformers.utils import logging
 
     from barnraise.assembly.export_forms import ExportSource, write

@@ -86,6 +86,8 @@ def export(
         return
     if not round_trip:
         console.note("the files are not compared with the trained model; leave --no-round-trip out to do that")
+    elif exported.checked is None:
+        console.note("the files are not compared with the trained model: that is done for models that continue texts")
     if version is None and exported.version < exported.newest:
         console.note(
             f"the run is at version {exported.newest}; newer versions are saved with its next checkpoint, or with: "

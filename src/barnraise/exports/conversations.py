@@ -10,8 +10,7 @@ import numpy as np
 
 from barnraise.core.errors import DataError
 from barnraise.data.chat_template import ChatTemplate, MarkedText
-from barnraise.data.columns import TOKENS
-from barnraise.data.packing import BEGINS, TRAINED
+from barnraise.data.columns import BEGINS, TOKENS, TRAINED
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import Tokenizer
 from barnraise.exports.modelfile import Message, Turns
