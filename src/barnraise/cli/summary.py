@@ -8,7 +8,7 @@ import typer
 
 from barnraise.account import nodes
 from barnraise.account import scores as sat
-from barnraise.account.account import Account
+from barnraise.account.account import Account, manifest
 from barnraise.account.doubts import states
 from barnraise.account.facts import facts
 from barnraise.account.links import recorded
@@ -20,6 +20,7 @@ from barnraise.core.errors import RunFailedError
 from barnraise.core.program import program
 from barnraise.core.signals import INTERRUPTED
 from barnraise.core.text import printable
+from barnraise.models.problems import PROBLEM
 
 if TYPE_CHECKING:
     from barnraise.data.sat_evaluation import SatScores
@@ -72,4 +73,5 @@ def show(account: Account, scores: SatScores | None) -> None:
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
     if mark := marks_of(account.run).seal:
         screen.print(Text.assemble(("  seal     ", "dim"), mark))
-    screen.print(Text.assemble(("  try it   ", "dim"), f"{program()} try {account.run.path}"))
+    if PROBLEM not in manifest(account.run).model:
+        screen.print(Text.assemble(("  try it   ", "dim"), f"{program()} try {account.run.path}"))

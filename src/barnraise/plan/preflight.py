@@ -30,7 +30,7 @@ from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
-from barnraise.plan.problem import problem_problems
+from barnraise.plan.problem import pair_problems, problem_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 from barnraise.trust.repeats import LONGEST
@@ -62,7 +62,9 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     """
     try:
         model = described(plan)
-        if problems := [*part_problems(plan.run_file, model), *example_problems(plan.run_file, model)]:
+        run_file = plan.run_file
+        problems = [*pair_problems(run_file, model), *part_problems(run_file, model)]
+        if problems := [*problems, *example_problems(run_file, model)]:
             return None, problems
         result = estimate(plan)
     except InputError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from barnraise.config.data_sections import RowsData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
-from barnraise.models.problems import CATALOG, CAUSAL, MASKED, SEQ2SEQ
+from barnraise.models.problems import CATALOG, CAUSAL, MASKED, PROBLEM, SEQ2SEQ
 
 
 def builds_own(run_file: RunFile) -> bool:
@@ -36,5 +37,15 @@ def problem_problems(run_file: RunFile) -> Iterator[Problem]:
         yield Problem(("data", "kind"), f"is rows, which a problem makes, but {which}; name one as model.problem")
     elif columns and not made:
         yield Problem(
-            ("data", "kind"), f"is {run_file.data.kind}, but the problem '{own}' makes its own rows; set rows"
+            ("data", "kind"), f"is {run_file.data.kind}, but the problem '{own}' makes its own rows; set kind to rows"
         )
+
+
+def pair_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield why a model that maps texts to texts cannot be trained on the run's data."""
+    if model.get(PROBLEM, {}).get("name") == SEQ2SEQ:
+        text = (
+            f"of a {model['model_type']} is {SEQ2SEQ}, which needs pairs of a source and a target, but data of the "
+            f"kind {run_file.data.kind} has none; subclass barnraise.training.seq2seq.Seq2Seq, whose rows are pairs"
+        )
+        yield Problem(("model", "problem"), text)
