@@ -8,8 +8,8 @@ from typing import Any
 from barnraise.config.data_sections import RowsData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.core.errors import InputError
-from barnraise.models.problems import CATALOG, CAUSAL, MASKED, PROBLEM, SEQ2SEQ
+from barnraise.core.errors import InputError, UnknownNameError
+from barnraise.models.problems import CATALOG, CAUSAL, FILES, MASKED, PROBLEM, SEQ2SEQ
 
 
 def builds_own(run_file: RunFile) -> bool:
@@ -28,6 +28,10 @@ def problem_problems(run_file: RunFile) -> Iterator[Problem]:
     try:
         own = own_problem(run_file)
         columns = CATALOG.load(own).columns if own else ()
+    except UnknownNameError as error:
+        text = f"{error}; install its package, or name its file: {FILES}=NAME=FILE.py:CLASS"
+        yield Problem(("model", "problem"), text)
+        return
     except InputError as error:
         yield Problem(("model", "problem"), str(error))
         return

@@ -50,7 +50,11 @@ def test_a_masked_model_is_trained_on_text(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     small = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        ({"problem": "lines"}, {"kind": "rows"}, "unknown problem 'lines'"),
+        (
+            {"problem": "lines"},
+            {"kind": "rows"},
+            "unknown problem 'lines'.*; install its package, or name its file",
+        ),
         ({"problem": "line", "problem_options": {"slop": 1}}, {"kind": "rows"}, "did you mean 'slope'"),
         ({"problem": "line"}, text(tmp_path), "the problem 'line' makes its own rows; set kind to rows"),
         (
