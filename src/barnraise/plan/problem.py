@@ -50,6 +50,6 @@ def pair_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Probl
     if model.get(PROBLEM, {}).get("name") == SEQ2SEQ:
         text = (
             f"of a {model['model_type']} is {SEQ2SEQ}, which needs pairs of a source and a target, but data of the "
-            f"kind {run_file.data.kind} has none; subclass barnraise.training.seq2seq.Seq2Seq, whose rows are pairs"
+            f"kind {run_file.data.kind} has none; see the guide to problems of your own (docs/guides/own-problem.md)"
         )
         yield Problem(("model", "problem"), text)

@@ -47,7 +47,7 @@ def test_a_masked_model_is_trained_on_text(tmp_path: Path) -> None:
     assert not any("next token" in str(warning) for warning in plan.warnings)
 
 
-def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
+def test_a_run_whose_rows_do_not_fit_its_problem_is_refused(tmp_path: Path) -> None:
     small = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         (
