@@ -17,6 +17,7 @@
     ├── PayloadError               a contribution's payload that lies about its contents
     ├── StorageError               the disk failed us: full, or a write that did not reach it
     │   └── CorruptionError        stored bytes do not match their checksum
+    ├── ExportError                an exported model that does not write what the trained one writes
     ├── VersionRefusedError        a closed buffer that cannot become a version as it is
     └── RunFailedError             a run that started and could not be finished (exit code 1)
         └── SupersededError        another controller has taken the run over
@@ -79,6 +80,14 @@ class DataError(InputError):
     """A dataset, text file or token shard that cannot be used."""
 
 
+PROBLEM_RAISED = "the problem "
+"""The beginning of a ProblemError's text, by which a controller knows it as the reason of a task that comes back."""
+
+
+class ProblemError(InputError):
+    """An exception in the code of a problem of a package or file of the user: its loss, its batches."""
+
+
 class DimacsError(DataError):
     """A malformed DIMACS file, with file, line and reason."""
 
@@ -132,6 +141,10 @@ class StorageError(BarnraiseError):
 
 class CorruptionError(StorageError):
     """Stored bytes do not match their checksum."""
+
+
+class ExportError(BarnraiseError):
+    """An exported model that does not write what the trained one writes."""
 
 
 class VersionRefusedError(BarnraiseError):

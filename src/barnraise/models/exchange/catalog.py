@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.registry import Catalog, Entry
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
 from barnraise.models.exchange import lora, part
 
 
@@ -24,14 +24,17 @@ class Traits:
 
 
 def _every_parameter(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterable[tuple[str, tuple[int, ...]]]:
-    return lookup(config["model_type"]).shapes(config)
+    return architecture_of(config).shapes(config)
 
 
 FULL, LORA, PART = "full", "lora", "part"
 
-MODEL, ADAPTER = "model", "adapter"
-FORMS = (MODEL, ADAPTER)
-"""The forms of an exported model: whole, with adapters merged, or the adapters alone."""
+MODEL, ADAPTER, GGUF = "model", "adapter", "gguf"
+FORMS = (MODEL, ADAPTER, GGUF)
+"""The forms of an exported model: whole, with adapters merged; the adapters alone; whole, for llama.cpp and Ollama."""
+
+FORM_ALIASES = {"hf": MODEL, "merged": MODEL, "lora": ADAPTER}
+"""Other names of forms, as users of other trainers know them."""
 
 CATALOG = Catalog(
     "kind of exchange",
