@@ -47,6 +47,11 @@ class Run(Section):
     name: Name = Field(default="run", description="Names the run directory together with the time of its start.")
     seed: int = Field(default=0, ge=0, lt=2**31, description="Seeds model initialisation, data order and simulation.")
     dir: Text = Field(default="runs", description="Folder in which the run directory is made.")
+    report_to: Annotated[list[Literal["tensorboard", "wandb", "mlflow", "trackio"]], Field(max_length=4)] = Field(
+        default_factory=list,
+        description="Experiment trackers that get the run's figures while it works; their files are in its folder. "
+        "W&B stays offline unless WANDB_MODE says otherwise.",
+    )
 
 
 class Model(Section):

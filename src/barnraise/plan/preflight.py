@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from barnraise.account.tracking.catalog import why_missing
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.template import flow
@@ -39,7 +40,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
     errors = [*file_problems(run_file), *url_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
-        errors += _address(run_file)
+        errors += [*_address(run_file), *_trackers(run_file)]
     if purpose.local:
         errors += _devices(run_file)
     warnings = [*empty_files(run_file), *few_rows(run_file)]
@@ -108,6 +109,12 @@ def _run_folder(run_file: RunFile) -> Iterator[Problem]:
         yield Problem(("run", "dir"), f"'{run_file.run.dir}' cannot be a folder: {folder} is a file; name another")
     elif not os.access(folder, os.W_OK | os.X_OK):
         yield Problem(("run", "dir"), f"{folder} cannot be written to; name another folder, or change its permissions")
+
+
+def _trackers(run_file: RunFile) -> Iterator[Problem]:
+    for name in run_file.run.report_to:
+        if why := why_missing(name):
+            yield Problem(("run", "report_to"), why)
 
 
 def _address(run_file: RunFile) -> Iterator[Problem]:
