@@ -35,4 +35,4 @@ def report(
         points = tracking.advance()
     finally:
         tracking.close()
-    console.say(f"{points} points of the run are in {tracking.folder} ({', '.join(to)})")
+    console.say(f"{points} new points are in {tracking.folder} ({', '.join(to)})")

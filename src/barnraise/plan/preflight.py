@@ -13,12 +13,12 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from barnraise.account.tracking.catalog import why_missing
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.template import flow
 from barnraise.core.devices import lacking
 from barnraise.core.errors import InputError
+from barnraise.core.trackers import why_missing
 from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from barnraise.account.reducer import RowFeed
-from barnraise.account.tracking.catalog import CATALOG, require, why_missing
 from barnraise.account.tracking.following import Tracking
 from barnraise.account.tracking.measures import Measures
+from barnraise.account.tracking.trackers import CLASSES
 from barnraise.core.errors import InputError, UnknownNameError
+from barnraise.core.trackers import TRACKERS, require, why_missing
 from barnraise.ledger import Ledger, LedgerView, Noted, RunDirectory, VersionClosed, notes
 
 Scalars = dict[str, list[tuple[int, float]]]
@@ -61,7 +62,7 @@ def test_tensorboard_shows_what_is_on_the_ledger_and_nothing_twice(run: RunDirec
     tracking.close()
     write(ledger, 3, None)
     again = Tracking(run, ["tensorboard"])  # as a resumed run has it
-    again.advance()
+    assert again.advance() == 1
     again.close()
     ledger.close()
     found = scalars(folder)
@@ -71,17 +72,16 @@ def test_tensorboard_shows_what_is_on_the_ledger_and_nothing_twice(run: RunDirec
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
-    for name, entry in CATALOG.items():
-        if importlib.util.find_spec(entry.module) is None:
-            with pytest.raises(
-                InputError, match=rf"'{name}' needs .* {entry.module}: pip install 'barnraise\[{name}\]'"
-            ):
+    assert set(CLASSES) == set(TRACKERS)
+    for name, module in TRACKERS.items():
+        if importlib.util.find_spec(module) is None:
+            with pytest.raises(InputError, match=rf"'{name}' needs .* {module}: pip install 'barnraise\[{name}\]'"):
                 require([name])
     with pytest.raises(UnknownNameError, match="did you mean 'wandb'"):
         require(["wanbd"])
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOG) - {"tensorboard"}))
+@pytest.mark.parametrize("name", sorted(set(TRACKERS) - {"tensorboard"}))
 def test_other_trackers_take_the_same_figures(run: RunDirectory, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why := why_missing(name):
         pytest.skip(why)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 from barnraise.account.reducer import RowFeed
 from barnraise.account.tracking.base import Tracker
-from barnraise.account.tracking.catalog import open_tracker, require
 from barnraise.account.tracking.measures import Measures
 from barnraise.core.text import printable
+from barnraise.core.trackers import require
 from barnraise.ledger import LedgerView, RunDirectory
 
 EVERY = 5.0
@@ -37,20 +39,22 @@ class Tracking:
         self._lock = threading.Lock()
 
     def advance(self) -> int:
-        """Hand over what is new, and return how many points that were. Raises StorageError, CorruptionError."""
+        """Hand over what is new, and return how many points some tracker took. Raises StorageError, CorruptionError."""
         with self._lock:
             if self._view is None:
                 self._open()
             self._feed.advance()
             points = self._measures.take()
+            given = set[int]()
             for name, tracker in self._trackers.items():
                 for point in points:
                     if point.row_id > self._taken.get(name, 0):
                         tracker.log(point)
                         self._taken[name] = point.row_id
-            if points:
+                        given.add(point.row_id)
+            if given:
                 (self.folder / POSITIONS).write_text(json.dumps(self._taken))
-            return len(points)
+            return len(given)
 
     async def follow(self, warn: Callable[[str], None], every: float = EVERY) -> None:
         """Hand over what is new each `every` seconds; a tracker that fails is reported, and the run continues."""
@@ -85,7 +89,11 @@ class Tracking:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / POSITIONS
         self._taken: dict[str, int] = json.loads(path.read_text()) if path.is_file() else {}
-        self._trackers = {name: open_tracker(name, self._run.path.name, self.folder / name) for name in self._names}
+        self._trackers = {name: self._opened(name) for name in self._names}
+
+    def _opened(self, name: str) -> Tracker:
+        trackers = importlib.import_module("barnraise.account.tracking.trackers")
+        return cast("Tracker", trackers.CLASSES[name](self._run.path.name, self.folder / name))
 
 
 def _failed(error: Exception) -> str:

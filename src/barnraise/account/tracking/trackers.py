@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +82,16 @@ class Trackio(Tracker):
         import trackio
 
         self._trackio: Any = trackio
-        trackio.init(project=PROJECT, name=run, resume="allow")
+        with redirect_stdout(StringIO()):  # results alone belong there
+            trackio.init(project=PROJECT, name=run, resume="allow")
 
     def log(self, point: Point) -> None:
         self._trackio.log({**point.figures, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
-        self._trackio.finish()
+        with redirect_stdout(StringIO()):
+            self._trackio.finish()
+
+
+CLASSES = {"mlflow": Mlflow, "tensorboard": TensorBoard, "trackio": Trackio, "wandb": Wandb}
+"""The class of each tracker of `core.trackers`."""
