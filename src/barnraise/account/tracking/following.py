@@ -74,7 +74,7 @@ class Tracking:
             warn(_failed(error))
 
     def close(self) -> None:
-        """Close the trackers."""
+        """Close the trackers and the ledger."""
         with self._lock:
             for tracker in self._trackers.values():
                 tracker.close()

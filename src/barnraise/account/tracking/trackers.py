@@ -1,4 +1,4 @@
-"""The experiment trackers. Each is imported when it is opened, and works without a network unless its owner says so."""
+"""Experiment trackers, each imported when it is opened; they need no network unless their owner says so."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ class TensorBoard(Tracker):
         from tensorboardX import SummaryWriter
 
         suffix = f".{time.time_ns()}"  # the name has the second alone, and a file of the same name would be lost
-        self._writer: Any = SummaryWriter(logdir=str(folder), filename_suffix=suffix)
+        self._writer: Any = SummaryWriter(logdir=str(folder), filename_suffix=suffix, flush_secs=1)
 
     def log(self, point: Point) -> None:
         for name, value in point.figures.items():
             self._writer.add_scalar(name, value, point.version, walltime=point.seconds)
-        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
