@@ -154,13 +154,18 @@ def gather(data: FileData, seed: int, root: Path | str = ".") -> Examples:
 
 
 def peek(data: FileData, root: Path | str = ".") -> Iterator[Example]:
-    """Yield examples to train on before anything is known of others: bad ones are passed over, held-out ones are not.
+    """Yield examples to train on before anything is known of others: held-out ones are not passed over.
 
-    DataError as `gather`, where nothing can be read.
+    DataError as `gather`, where nothing can be read, or more than `data.skip_bad` records are bad.
     """
+    bad = 0
     for source in sources_of(data, root):
         for file in () if source.held_out else source.files:
-            yield from (found for found, _ in SourceFile(data, source, file).read() if isinstance(found, Example))
+            for found, _ in SourceFile(data, source, file).read():
+                if isinstance(found, Example):
+                    yield found
+                elif (bad := bad + 1) > data.skip_bad:
+                    raise DataError(f"{found}. To leave such records out, raise data.skip_bad")
 
 
 def first_fault(data: FileData, pattern: str, fields: Fields) -> str:

@@ -22,7 +22,7 @@ from barnraise.data.shards import Dataset
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 _BESIDE = (_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 _OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
-_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
+_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>", "[SEP]")
 
 TokenIds = npt.NDArray[np.uint32]
 MarkedIds = tuple[TokenIds, npt.NDArray[np.bool_]]
@@ -39,6 +39,7 @@ class Tokenizer(Protocol):
     pad_id: int | None
     bos_id: int | None
     eos_id: int
+    mask_id: int | None
     leading_id: int | None  # the token before each text: its bos_id, or none
 
     def encode(self, text: str) -> list[int]:
@@ -46,6 +47,9 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decode `ids` to text without special tokens; invalid text becomes U+FFFD."""
+
+    def shown(self, ids: Sequence[int]) -> str:
+        """Decode `ids` to text with special tokens by their names."""
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         """Encode each chunk as ids.
@@ -79,6 +83,7 @@ class ByteTokenizer:
     eos_id = 256
     pad_id: int | None = 257
     bos_id: int | None = None
+    mask_id: int | None = None
     leading_id: int | None = None
 
     def encode(self, text: str) -> list[int]:
@@ -86,6 +91,10 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def shown(self, ids: Sequence[int]) -> str:
+        names = {number: text.encode() for text, number in self.special_tokens().items()}
+        return b"".join(names.get(token) or bytes([token]) for token in ids).decode(errors="replace")
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         return (np.frombuffer(chunk, dtype=np.uint8).astype(np.uint32) for chunk in chunks)
@@ -150,7 +159,7 @@ class HuggingFaceTokenizer:
         eos = config.get("eos_token") or next((text for text in _COMMON_EOS if text in vocab), "")
         if eos not in vocab:
             raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
-        self.eos_id = vocab[eos]
+        self.eos_id, self.mask_id = vocab[eos], vocab.get(config.get("mask_token", ""))
         first = self._backend.encode("", add_special_tokens=True).ids[:1]
         self.leading_id = self.bos_id if first == [self.bos_id] else None
         named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))
@@ -171,6 +180,10 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
+        return text
+
+    def shown(self, ids: Sequence[int]) -> str:
+        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=False)
         return text
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
