@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Point(NamedTuple):
+class VersionFigures(NamedTuple):
     """Figures of one version by name, from the row `row_id` of the ledger; `seconds` on the run's clock."""
 
     row_id: int
@@ -24,7 +24,7 @@ class Tracker(ABC):
     def __init__(self, run: str, folder: Path) -> None: ...
 
     @abstractmethod
-    def log(self, point: Point) -> None:
+    def log(self, point: VersionFigures) -> None:
         """Take the figures of a version. Those of a later version may come first."""
 
     @abstractmethod

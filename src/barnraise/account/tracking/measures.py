@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from barnraise.account.reducer import Kinds, Reducer
-from barnraise.account.tracking.base import Point
+from barnraise.account.tracking.base import VersionFigures
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
 
 LARGEST_EXPONENT = 700.0
@@ -24,7 +24,7 @@ class Measures(Reducer):
 
     tokens: int = 0
     open: dict[int, tuple[float, int, int]] = msgspec.field(default_factory=dict)
-    points: list[Point] = msgspec.field(default_factory=list)
+    points: list[VersionFigures] = msgspec.field(default_factory=list)
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
         if isinstance(decision, Judged):
@@ -36,9 +36,9 @@ class Measures(Reducer):
             loss = decision.note.loss
             if loss is not None:
                 figures = {"evaluation/loss": loss, "evaluation/perplexity": math.exp(min(loss, LARGEST_EXPONENT))}
-                self.points.append(Point(row_id, decision.note.version, decision.time, figures))
+                self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
 
-    def take(self) -> list[Point]:
+    def take(self) -> list[VersionFigures]:
         """Return the points since the last call."""
         found, self.points = self.points, []
         return found
@@ -57,4 +57,4 @@ class Measures(Reducer):
             figures["training/loss"] = sum(loss * tokens for loss, tokens in trained) / weight
         if known:
             figures["training/staleness"] = sum(staleness for _, _, staleness in known) / len(known)
-        self.points.append(Point(row_id, decision.version, decision.time, figures))
+        self.points.append(VersionFigures(row_id, decision.version, decision.time, figures))

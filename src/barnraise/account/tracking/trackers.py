@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from .base import Point, Tracker
+from .base import Tracker, VersionFigures
 
 PROJECT = "barnraise"
 
@@ -23,7 +23,7 @@ class TensorBoard(Tracker):
         suffix = f".{time.time_ns()}"  # the name has the second alone, and a file of the same name would be lost
         self._writer: Any = SummaryWriter(logdir=str(folder), filename_suffix=suffix, flush_secs=1)
 
-    def log(self, point: Point) -> None:
+    def log(self, point: VersionFigures) -> None:
         for name, value in point.figures.items():
             self._writer.add_scalar(name, value, point.version, walltime=point.seconds)
 
@@ -43,7 +43,7 @@ class Wandb(Tracker):
         self._run: Any = wandb.init(project=PROJECT, name=run, id=run, dir=str(folder), mode=mode, settings=settings)
         self._run.define_metric("*", step_metric="version")
 
-    def log(self, point: Point) -> None:
+    def log(self, point: VersionFigures) -> None:
         self._run.log({**point.figures, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Mlflow(Tracker):
         before = self._client.search_runs([number], f"attributes.run_name = '{run}'")
         self._id = (before[0] if before else self._client.create_run(number, run_name=run)).info.run_id
 
-    def log(self, point: Point) -> None:
+    def log(self, point: VersionFigures) -> None:
         for name, value in point.figures.items():
             self._client.log_metric(self._id, name, value, timestamp=int(1000 * point.seconds), step=point.version)
 
@@ -84,7 +84,7 @@ class Trackio(Tracker):
         with redirect_stdout(StringIO()):  # results alone belong there
             trackio.init(project=PROJECT, name=run, resume="allow")
 
-    def log(self, point: Point) -> None:
+    def log(self, point: VersionFigures) -> None:
         self._trackio.log({**point.figures, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
