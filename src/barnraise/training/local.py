@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from barnraise.core.errors import ProblemError
 from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
@@ -67,7 +68,8 @@ class LocalTrainer:
         self.tokens_at_once = tokens_at_once
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
-        self.skipped = 0  # steps so far that were skipped as not finite
+        self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
+        self.raised = ""  # the last exception of the problem's code in this task
         self._anchor: Tensor | None = None
         self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
@@ -137,9 +139,14 @@ class LocalTrainer:
     def step(self, batch: Batch, learning_rate: float) -> float | None:
         """Take one step of the inner optimizer, and return the batch's mean loss before it.
 
-        None when loss or gradient are not finite: then no step is taken, since it would destroy the moments.
+        None when loss or gradient are not finite: then no step is taken, since it would destroy the moments. Neither
+        where the code of the problem raises: `raised` then says what.
         """
-        mean = self._gradient(batch)
+        try:
+            mean = self._gradient(batch)
+        except ProblemError as error:
+            self.skipped, self.raised = self.skipped + 1, str(error)
+            return None
         if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
             self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
         norm = torch.linalg.vector_norm(self.flat.gradient)
@@ -152,6 +159,11 @@ class LocalTrainer:
         self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
         return mean
+
+    @property
+    def why_skipped(self) -> str:
+        """Return why steps were skipped in this task."""
+        return self.raised or "their gradients are not finite"
 
     def rows_at_once(self, length: int) -> int | None:
         """Return how many rows of `length` positions pass through the model at a time; None: all."""
@@ -209,7 +221,7 @@ class LocalTrainer:
 
         Batches whose step was skipped count towards neither; the loss is NaN when all were.
         """
-        steps, total = 0, 0.0
+        steps, total, self.raised = 0, 0.0, ""
         for number, batch in enumerate(batches, 1):
             if (loss := self.step(batch, learning_rate)) is not None:
                 steps, total = steps + 1, total + loss
