@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from barnraise.config.data_sections import ChatData, InstructData, RowsData, SatData, TextData
-from barnraise.config.part_sections import AdapterSection, PartSection
+from barnraise.config.part_sections import AdapterSection, PartSection, StopEarlySection
 from barnraise.config.policy_sections import (
     AggregationSection,
     EvaluationSection,
@@ -214,6 +214,10 @@ class TrainingSection(Section):
         default="never",
         description="Compile the model where the worker's machine can (auto). Kernels of different machines round "
         "differently, which counts where work is repeated on other machines.",
+    )
+    stop_early: StopEarlySection | None = Field(
+        default=None,
+        description="End the run once the held-out loss no longer falls (evaluation.times sets how often).",
     )
     adapter: AdapterSection | None = Field(
         default=None,
