@@ -70,8 +70,8 @@ class Plain:
         )
 
     def run(self, steps: Iterator[Any]) -> None:
-        for tokens, _ in steps:
-            ids = torch.from_numpy(tokens).to(self.device, non_blocking=True)
+        for batch in steps:
+            ids = torch.from_numpy(batch["input_ids"]).to(self.device, non_blocking=True)
             self.optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device.type, dtype=torch.bfloat16):
                 logits = self.model(input_ids=ids, use_cache=False).logits

@@ -67,7 +67,9 @@ class Bench:
     def train(self) -> None:
         for begin in range(0, GATE_ROWS, GATED_ROWS):
             rows = self.rows[begin : begin + GATED_ROWS]
-            torch.autograd.backward(batch_loss(self.trainer.module, (rows, rows), self.trainer.device))
+            batch = {"input_ids": rows, "labels": rows}
+            trainer = self.trainer
+            torch.autograd.backward(batch_loss(trainer.problem, trainer.module, batch, trainer.device))
 
     def updates(self, liars: int) -> list[Tensor]:
         noise = torch.Generator().manual_seed(1)

@@ -137,7 +137,7 @@ def peak(folder: str, config: dict[str, Any], base: str, steps: int) -> dict[str
     ids = torch.randint(0, config["vocab_size"], (1, CONTEXT), generator=torch.Generator().manual_seed(1)).numpy()
     began, losses = time.perf_counter(), list[float]()
     for _ in range(steps):
-        loss = trainer.step((ids, ids), 1e-3)
+        loss = trainer.step({"input_ids": ids, "labels": ids}, 1e-3)
         assert loss is not None
         losses.append(loss)
     seconds = (time.perf_counter() - began) / steps
@@ -215,7 +215,7 @@ def updates(
     )
     start = trainer.flat.vector.clone()
     for ids in batches:
-        trainer.step((ids, ids), 1e-3)
+        trainer.step({"input_ids": ids, "labels": ids}, 1e-3)
     return trainer.flat.vector - start
 
 

@@ -41,11 +41,11 @@ from transformers.utils import logging
 
 from barnraise.core.errors import BarnraiseError
 from barnraise.data import text
-from barnraise.data.batches import batch_of
 from barnraise.data.shards import Dataset
 from barnraise.emulation import namespaces
 from barnraise.models import build, config
 from barnraise.models.flat import FlatParameters
+from barnraise.training.causal_lm import CausalLM
 from barnraise.training.local import held_out_loss
 from barnraise.transport.links.link import Link, LinkDirection
 from barnraise.transport.links.presets import described
@@ -161,7 +161,8 @@ class Bench:
         flat.vector.copy_(torch.from_numpy(np.load(path)))
         held = dataset.held_out(HELD_OUT_ROWS)
         parts = (held[at : at + 16] for at in range(0, len(held), 16))
-        return held_out_loss(flat.module, (batch_of(part, dataset.meta) for part in parts))
+        problem, chance = CausalLM(), np.random.default_rng(0)
+        return held_out_loss(problem, flat.module, (problem.batch(part, dataset.meta, chance) for part in parts))
 
 
 def measure(bench: Bench, name: str, network: str, seed: int) -> Result:

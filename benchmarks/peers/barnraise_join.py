@@ -24,7 +24,7 @@ def pace(speed: float) -> None:
             told.append(began)
             print(json.dumps({"event": "start", "time": began}), flush=True)
         loss = step(self, batch, learning_rate)
-        time.sleep(max(0.0, batch[0].size / speed - (time.monotonic() - began)))
+        time.sleep(max(0.0, batch["input_ids"].size / speed - (time.monotonic() - began)))
         return loss
 
     told: list[float] = []

@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnraise.assembly.calls import join, serve, simulate, train
+    from barnraise.data.columns import RowColumn
+    from barnraise.training.problem import Problem
 
 __version__ = "0.1.0"
 
 _MODULES = ("aggregation", "compression", "data", "matching", "models", "staleness", "training")
 
-__all__ = ["__version__", *_MODULES, "join", "serve", "simulate", "train"]
+_CLASSES = {"Problem": "barnraise.training.problem", "RowColumn": "barnraise.data.columns"}
+
+__all__ = ["Problem", "RowColumn", "__version__", *_MODULES, "join", "serve", "simulate", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"barnraise.{name}")
+    if name in _CLASSES:
+        return getattr(importlib.import_module(_CLASSES[name]), name)
     if name in __all__:
         return getattr(importlib.import_module("barnraise.assembly.calls"), name)
     raise AttributeError(f"module 'barnraise' has no attribute '{name}'")

@@ -42,6 +42,7 @@ REASONS = {
     "Entry": "an entry of a catalog of policies, and the entry of a machine into a run",
     "Link": "the bandwidth that the controller measured, and an emulated link",
     "Measured": "a measurement of the machine's load, and one of an update's length",
+    "Problem": "a fault of a run file, and the thing that a run trains, which users' packages name so",
     "Record": "the record of versions in the controller's state, and a record of the ledger's payload segments",
     "Progress": "the progress of a run in the controller's state, and that of a worker for its owner",
     "Row": LOCAL,

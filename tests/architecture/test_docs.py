@@ -30,7 +30,7 @@ NAMED_FILE = re.compile(r"`((?:[\w-]+/)+[\w.-]+\.(?:py|sql|toml|yaml|md|json|png
 NAMED_MODULE = re.compile(r"`(barnraise(?:\.[a-z]\w*)+)")
 IN_A_RUN = ("RUN_DIR/", "model/", "keys/", "standby/", "corpus/", "texts/")
 """How paths begin that are in a run directory or are a user's own."""
-NO_MODULES = {"train", "simulate", "serve", "join", "attacks", "transport.inner", "training.inner"}
+NO_MODULES = {"problems", "train", "simulate", "serve", "join", "attacks", "transport.inner", "training.inner"}
 """Calls of the package, and groups of entry points."""
 
 

@@ -37,12 +37,15 @@ def _nobody(text: str) -> None:
     """Ignore a line."""
 
 
-def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -> Summary:
+def train(run_file: Source, *, network: str | None = None, problem: Any = None, say: Say = _nobody) -> Summary:
     """Train with a controller and local workers on this machine, to an exported model.
 
     For one machine, and for trials of many: `network` emulates such links between them, a preset (cellular, satellite
     ...) or 10mbit/50ms, instead of the run file's. Workers are processes that load nothing of the calling script, so it
-    needs no `if __name__ == "__main__"`.
+    needs no `if __name__ == "__main__"`; with a `problem` in the script itself it does.
+
+    `problem` is what to train instead of a language model: a subclass of `barnraise.Problem`, or an instance with
+    options. The sections `model` and, where the problem makes its rows, `data` may then be left out.
 
     Returns a summary of the run: `run_dir`, `model_dir`, `final_loss`, and every figure in `account`. When a signal
     interrupted it (`interrupted`), it can be resumed: `barnraise resume RUN_DIR`. Raises RunFileError for an invalid
@@ -50,7 +53,7 @@ def train(run_file: Source, *, network: str | None = None, say: Say = _nobody) -
     """
     from barnraise.plan.purpose import TRAIN
 
-    plan = _verified(run_file, TRAIN, say, network)
+    plan = _verified(with_problem(run_file, problem), TRAIN, say, network)
     from barnraise.assembly.embedded import train_new
     from barnraise.assembly.voice import Voice
 
@@ -153,6 +156,18 @@ def simulate(
     )
     _warn(plan, say)
     return play(plan, trial)
+
+
+def with_problem(run_file: Source, problem: Any) -> Source:
+    """Return the run file's sections with a `problem`, a class or an instance, in the place of its model."""
+    if problem is None:
+        return run_file
+    from barnraise.models.problems import register
+
+    name, options = register(problem)
+    content = document(run_file).content
+    rows = {"data": {"kind": "rows"}} if problem.columns else {}
+    return rows | content | {"model": {"problem": name, "problem_options": options}}
 
 
 def _verified(run_file: Source, purpose: Purpose, say: Say, network: str | None = None) -> Plan:

@@ -13,6 +13,7 @@ from barnraise.core.errors import CorruptionError, InputError, UnknownNameError
 from barnraise.core.files import private
 from barnraise.ledger import Checkpoints, LedgerView, RunDirectory, StoredCheckpoint
 from barnraise.models.exchange.catalog import ADAPTER, FORMS, MODEL
+from barnraise.models.problems import is_own
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,14 @@ def export_model(
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
+    if is_own(told.model):
+        from barnraise.assembly.own_export import export_own
+        from barnraise.models import memory
+
+        with private() if folder.is_relative_to(run.path) else nullcontext():
+            export_own(run, folder, told, checkpoint, form=form, warn=warn)
+        version = checkpoint.manifest.version
+        return Exported(folder, version, _newest(run, version, warn), memory.model_size(told.model))
     tensors = checkpoint.tensors("parameters", ("average", "parameters"))
     from transformers.utils import logging
 

@@ -131,7 +131,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     )
     machine = Controller(settings, found.state, ledger.epoch)
     blobs = parts.blob_store(dataset, content, server, exchange, warn, run.path)
-    evaluator = parts.evaluator_of(plan, manifest.model, exchange, dataset)
+    evaluator = parts.evaluator_of(plan, manifest.model, exchange, dataset, warn)
     clock = ground.clock(found.time)
     account = AccountKeeper(run, plan.run_file.training.tokens)
     shell = Server(

@@ -114,9 +114,15 @@ def blob_store(
     return blobs
 
 
-def evaluator_of(plan: Plan, model: dict[str, Any], exchange: Exchange, dataset: Dataset) -> Evaluator:
+def evaluator_of(
+    plan: Plan,
+    model: dict[str, Any],
+    exchange: Exchange,
+    dataset: Dataset,
+    warn: Callable[[str], None] = lambda text: None,
+) -> Evaluator:
     """Return an evaluator of the held-out loss on as many rows as the run file says."""
-    return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows)
+    return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows, warn)
 
 
 def executor_maker(

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
-from barnraise.config.data_sections import FileData, HeldOut, TextData
+from barnraise.config.data_sections import FileData, HeldOut, RowsData, TextData
 from barnraise.config.load import dump
 from barnraise.core.errors import DataError, StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.models import memory
+from barnraise.models.problems import PROBLEM
 from barnraise.plan.data_files import held_out_share
 from barnraise.plan.data_urls import urls_of
 from barnraise.plan.dataset import tokenizer_of
@@ -36,11 +37,13 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     from barnraise.data.lengths import named
     from barnraise.data.shards import Dataset
     from barnraise.models.vectors import digest
+    from barnraise.training.problems import problem_of
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
     say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
+    problem_of(model).require(meta)
     exchange = plan.exchange(model, named_exchange(plan, model, run.data))
     tensors = parts.initial_state(plan, model, exchange, run.data)
     trained = f", of which {exchange.trained:,} are trained" if exchange.name.frozen else ""
@@ -93,6 +96,18 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             seed=run_file.run.seed,
             shard_bytes=data.shard_bytes,
         )
+    elif isinstance(data, RowsData):
+        from barnraise.data import own_rows
+        from barnraise.models.problems import named
+        from barnraise.training.problem import careful
+        from barnraise.training.problems import problem_of
+
+        section = run_file.model
+        assert section.problem is not None
+        problem = problem_of({PROBLEM: named(section.problem, section.problem_options)})
+        with careful(problem):
+            rows = problem.rows(run_file.run.seed)
+        own_rows.build(folder, problem.form, rows, name=section.problem, seed=run_file.run.seed)
     else:
         from barnraise.data import sat
         from barnraise.plan.dataset import sat_options

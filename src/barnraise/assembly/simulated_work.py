@@ -134,10 +134,10 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             held_out=dataset.meta.held_out.rows,
             token_bytes=dataset.meta.token_bytes,
         )
-        trainer = make_trainer(module, settings.worker)
+        evaluator = parts.evaluator_of(plan, model, exchange, dataset)
+        trainer = make_trainer(module, settings.worker, problem=evaluator.problem)
         server = parts.parameter_server(plan, initial(trainer.flat.vector, exchange), exchange)
         blobs = parts.blob_store(dataset, manifest, server, exchange)
-        evaluator = parts.evaluator_of(plan, model, exchange, dataset)
         node_costs = _node_costs(plan, exchange)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
         board = Board(parts.rule_of(plan))

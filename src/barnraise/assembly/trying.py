@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnraise.account.account import manifest
 from barnraise.core.errors import DataError, InputError
 from barnraise.ledger import RunDirectory
 
@@ -158,8 +159,15 @@ def opened(run: RunDirectory, *, warn: Callable[[str], None] = lambda text: None
     from barnraise.assembly.exporting import export_model
     from barnraise.assembly.solving import load_model
     from barnraise.data.shards import Dataset
+    from barnraise.models.problems import PROBLEM
 
     dataset = Dataset.open(run.data)
+    model = manifest(run).model
+    if PROBLEM in model:
+        raise InputError(
+            f"{run.path} trains the problem '{model[PROBLEM]['name']}', whose model continues no texts; its model and "
+            f"samples are in {run.model} once the run is over"
+        )
     if dataset.meta.kind not in TRIALS:
         raise InputError(
             f"{run.path} trains on data of kind '{dataset.meta.kind}'; models can be tried that were trained on "

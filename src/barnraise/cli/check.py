@@ -158,7 +158,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
 
     model = plan.run_file.model
     sizes = cost.sizes
-    yield "model", f"{model.architecture or model.path}, {sizes.parameters:,} parameters"
+    yield "model", f"{model.architecture or model.path or model.problem}, {sizes.parameters:,} parameters"
     if sizes.base_bytes:
         yield (
             "trained",

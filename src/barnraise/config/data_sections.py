@@ -178,6 +178,17 @@ class InstructData(FileData):
     )
 
 
+class RowsData(Section):
+    """The rows of a problem of an installed package or of a file, which makes them itself."""
+
+    kind: Literal["rows"] = Field(description="This section describes rows that the problem makes.")
+
+    @property
+    def context(self) -> int:
+        """Return the tokens that a row counts as."""
+        return 1
+
+
 class SatData(Section):
     """Satisfiability problems with the trace of a DPLL solver as the answer to imitate."""
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from barnraise.config.data_sections import ChatData, InstructData, SatData, TextData
+from barnraise.config.data_sections import ChatData, InstructData, RowsData, SatData, TextData
 from barnraise.config.part_sections import AdapterSection, PartSection
 from barnraise.config.policy_sections import (
     AggregationSection,
@@ -34,6 +34,7 @@ from barnraise.config.values import (
     Options,
     Positive,
     Precision,
+    ProblemName,
     Schedule,
     Scheduler,
     Share,
@@ -50,7 +51,7 @@ class Run(Section):
 
 
 class Model(Section):
-    """The model to train: from scratch by architecture and config, or a local Hugging Face checkpoint folder."""
+    """The model to train: by architecture and config, from a local Hugging Face folder, or built by a problem."""
 
     architecture: Architecture | None = Field(
         default=None, description="A Hugging Face model type; those named are tested."
@@ -65,6 +66,12 @@ class Model(Section):
         description="A local checkpoint folder (safetensors) instead of an architecture. Sizes, dropout and tokenizer "
         "are those of the folder.",
     )
+    problem: ProblemName | None = Field(
+        default=None,
+        description="What the model learns. When not given, it is what the architecture is usually trained on. One "
+        "of an installed package or of a file builds its own model: then architecture, config and path are left out.",
+    )
+    problem_options: Options = Field(default_factory=dict, description="Options of the problem.")
 
 
 class ControllerSection(Section):
@@ -203,7 +210,7 @@ class RunFile(Section):
 
     run: Run = Field(default_factory=lambda: Run())
     model: Model
-    data: Annotated[TextData | ChatData | InstructData | SatData, Field(discriminator="kind")]
+    data: Annotated[TextData | ChatData | InstructData | SatData | RowsData, Field(discriminator="kind")]
     controller: ControllerSection = Field(default_factory=lambda: ControllerSection())
     workers: Annotated[list[WorkerSection], Field(max_length=10_000)] = Field(
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."

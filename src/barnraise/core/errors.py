@@ -79,6 +79,14 @@ class DataError(InputError):
     """A dataset, text file or token shard that cannot be used."""
 
 
+PROBLEM_RAISED = "the problem "
+"""The beginning of a ProblemError's text, by which a controller knows it as the reason of a task that comes back."""
+
+
+class ProblemError(InputError):
+    """An exception in the code of a problem of a package or file of the user: its loss, its batches."""
+
+
 class DimacsError(DataError):
     """A malformed DIMACS file, with file, line and reason."""
 

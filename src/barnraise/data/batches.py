@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,20 @@ __all__ = ["Batch", "Rows", "batch_of", "batches"]
 
 Places = npt.NDArray[np.int64]
 
-Batch = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Token ids and labels (-100: no target), int64 [batch, length]."""
+Batch = dict[str, npt.NDArray[Any]]
+"""Arrays by name, each [rows, ...]; of text `input_ids` and `labels` (-100: no target), int64 [rows, length]."""
+
+MakeBatch = Callable[[Rows, Format, np.random.Generator], Batch]
+"""Makes a batch of rows, with random numbers of its own."""
 
 
-def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Batch]:
-    """Yield the rows of all `parts`, each [any], in random batches, each row once.
+def batches(
+    parts: Sequence[Rows],
+    order: Batches,
+    form: Format,
+    make: MakeBatch = lambda rows, form, chance: batch_of(rows, form),
+) -> Iterator[Batch]:
+    """Yield the rows of all `parts`, each [any], in random batches, each row once, as `make` makes them.
 
     Padding costs time: batches are of rows of like length, and end with their longest. Rows of parts of different
     lengths are never in one batch; tasks have parts of one length alone, unless a controller says otherwise.
@@ -35,14 +44,14 @@ def batches(parts: Sequence[Rows], order: Batches, form: Format) -> Iterator[Bat
         places = places[np.argsort(lengths[places], kind="stable")]
         chosen = (places[begin : begin + size] for begin in range(0, len(places), size))
         found += [(alike, few, int(lengths[few].max())) for few in chosen]
-    for number in rng.permutation(len(found)):
+    for place, number in enumerate(rng.permutation(len(found))):
         alike, few, longest = found[number]
-        yield batch_of(_taken(alike, few, form, longest), form)
+        yield make(_taken(alike, few, form, longest), form, np.random.default_rng((order.seed, place)))
 
 
 def batch_of(rows: Rows, form: Format) -> Batch:
-    """Return `rows` as a batch."""
-    return rows[TOKENS].astype(np.int64), labels(rows[TOKENS], form)
+    """Return rows of text as a batch."""
+    return {"input_ids": rows[TOKENS].astype(np.int64), "labels": labels(rows[TOKENS], form)}
 
 
 def _taken(parts: Sequence[Rows], places: Places, form: Format, length: int) -> Rows:

@@ -55,6 +55,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bos_id: TokenId | None = None
     eos_id: TokenId | None = None
     targets: Targets | None = None
+    mask_id: TokenId | UnsetType = UNSET
     columns: Annotated[tuple[RowColumn, ...], msgspec.Meta(min_length=1, max_length=MOST_COLUMNS)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -71,7 +72,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             ids += [self.targets.after, self.targets.until]
             if self.targets.after == self.targets.until:
                 raise DataError(f"targets begin and end with the same token {self.targets.after}; use two")
-        for token in ids:
+        for token in (*ids, None if self.mask_id is UNSET else self.mask_id):
             if token is not None and token >= self.vocab_size:
                 raise DataError(f"special token {token} is outside the vocabulary of {self.vocab_size}")
 

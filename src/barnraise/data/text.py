@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from barnraise.core.errors import DataError
 from barnraise.data import paths, shards, tokenizers
@@ -87,6 +88,7 @@ def build(
         pad_id=coder.pad_id,
         bos_id=coder.bos_id,
         eos_id=coder.eos_id,
+        mask_id=UNSET if coder.mask_id is None else coder.mask_id,
     )
     for length in lengths:
         msgspec.structs.replace(form, context=length).check()

@@ -22,7 +22,7 @@ from barnraise.data.shards import Dataset
 _FILE, _CONFIG = "tokenizer.json", "tokenizer_config.json"
 _BESIDE = (_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 _OLDER = ("vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
-_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>")
+_COMMON_EOS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eot_id|>", "<|im_end|>", "[SEP]")
 
 TokenIds = npt.NDArray[np.uint32]
 MarkedIds = tuple[TokenIds, npt.NDArray[np.bool_]]
@@ -39,6 +39,7 @@ class Tokenizer(Protocol):
     pad_id: int | None
     bos_id: int | None
     eos_id: int
+    mask_id: int | None
     leading_id: int | None  # the token before each text: its bos_id, or none
 
     def encode(self, text: str) -> list[int]:
@@ -79,6 +80,7 @@ class ByteTokenizer:
     eos_id = 256
     pad_id: int | None = 257
     bos_id: int | None = None
+    mask_id: int | None = None
     leading_id: int | None = None
 
     def encode(self, text: str) -> list[int]:
@@ -150,7 +152,7 @@ class HuggingFaceTokenizer:
         eos = config.get("eos_token") or next((text for text in _COMMON_EOS if text in vocab), "")
         if eos not in vocab:
             raise DataError(f"{source} names no end-of-text token; name one as 'eos_token' in {_CONFIG} beside it")
-        self.eos_id = vocab[eos]
+        self.eos_id, self.mask_id = vocab[eos], vocab.get(config.get("mask_token", ""))
         first = self._backend.encode("", add_special_tokens=True).ids[:1]
         self.leading_id = self.bos_id if first == [self.bos_id] else None
         named = (config.get("bos_token", ""), eos, config.get("pad_token", ""))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from barnraise.core.errors import PROBLEM_RAISED
 from barnraise.ledger.figures import Employed as Employed
 from barnraise.ledger.figures import Matched as Matched
 from barnraise.ledger.figures import NoMarket as NoMarket
@@ -160,6 +161,9 @@ NOT_HELD = "the worker does not hold it"
 
 DECLINED = "declined: "
 """Prefix of the reason of the release of an assignment that its node declines."""
+
+RAISED = DECLINED + PROBLEM_RAISED
+"""The same where the code of the problem raised: that says nothing of the node."""
 
 
 class Released(Note, frozen=True, gc=False):

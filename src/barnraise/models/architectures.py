@@ -24,7 +24,8 @@ class Architecture:
     as far as it has them; `defaults` lists its own keys; `shapes` yields the parameters of a whole config in the order
     of `named_parameters()`, tied ones once; `complete`, if any, lets transformers derive missing keys. `dropout` has
     transformers' own defaults that are not 0: they hold for a checkpoint whose config.json names none. `buffer_bytes`
-    is the size of the model's buffers: masks, tables of positions.
+    is the size of the model's buffers: masks, tables of positions. `activation_bytes` is what a row keeps for its
+    gradient, where that is not estimated from the sizes.
     """
 
     model_type: str
@@ -34,6 +35,7 @@ class Architecture:
     complete: Callable[[Config], dict[str, Any]] | None = None
     dropout: Mapping[str, float] = field(default_factory=dict)
     buffer_bytes: Callable[[Config], int] = lambda config: 0
+    activation_bytes: Callable[[Config], int] | None = None
 
     def get(self, config: Config, common: str) -> Any:
         """Return the value of a common key, None where the architecture has no such key."""

@@ -22,7 +22,8 @@ from barnraise.models.exchange.frozen_base import folder_of, quietly
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.exchange.module import trained
 from barnraise.models.exchange.record import Exchange
-from barnraise.models.instantiate import first_line, hugging_face_config, instantiate, trainable
+from barnraise.models.instantiate import auto_class, first_line, hugging_face_config, instantiate, trainable
+from barnraise.models.problems import entry_of, is_own
 from barnraise.models.weights import require_safe
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -45,7 +46,7 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
     with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = instantiate(resolved)
-    if resolved["model_type"] not in ARCHITECTURES:
+    if resolved["model_type"] not in ARCHITECTURES and not is_own(resolved):
         _try(module, resolved)
     return module
 
@@ -77,13 +78,11 @@ def prepared(module: nn.Module, exchange: Exchange) -> nn.Module:
 
 def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.float32) -> nn.Module:
     """Load a Hugging Face folder in training mode; ModelError when it cannot be loaded safely."""
-    from transformers import AutoModelForCausalLM
-
     check(resolved)
     require_safe(folder)
     try:
         with _ONE_AT_A_TIME, _quietly():
-            module, report = AutoModelForCausalLM.from_pretrained(
+            module, report = auto_class(resolved).from_pretrained(
                 str(folder),
                 config=hugging_face_config(resolved),
                 dtype=dtype,
@@ -94,20 +93,23 @@ def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.f
             )
     except Exception as error:  # a foreign folder may raise any exception
         raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
+    problem = entry_of(resolved).declares.auto_class.removeprefix("AutoModelFor")
     lacking = sorted(report["missing_keys"]) or sorted(str(key) for key in report["mismatched_keys"])
     if lacking:
         raise ModelError(
             f"{folder} lacks {len(lacking)} parameters of a {resolved['model_type']} ({', '.join(lacking[:3])}); "
-            "give a causal language model's checkpoint"
+            f"give a checkpoint of a {problem}"
         )
     return trainable(module)
 
 
-def _try(module: nn.Module, resolved: Mapping[str, Any]) -> None:
+def _try(module: Any, resolved: Mapping[str, Any]) -> None:
     """Run one forward pass: the sizes of an unknown architecture may be incompatible."""
     try:
         with torch.no_grad():
-            module(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
+            ids = torch.zeros(1, 2, dtype=torch.long)
+            decoder = {"decoder_input_ids": ids} if module.config.is_encoder_decoder else {}
+            module(input_ids=ids, **decoder)
     except Exception as error:  # model classes raise exceptions of any type
         raise ModelError(
             f"{resolved['model_type']} of these sizes cannot read text: {first_line(error)}; set its other sizes too"

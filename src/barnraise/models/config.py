@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.core.errors import ModelError, nearest
+from barnraise.models import problems
 from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropout
 from barnraise.models.limits import check_data, check_sizes, check_values
+from barnraise.models.problems import CAUSAL, PROBLEM
 
 Resolved = dict[str, Any]
 """A whole config: `model_type` and the architecture's own keys."""
@@ -45,15 +47,35 @@ def describe(
     (value, limit, remedy) for an invalid config, UnknownNameError for an unknown architecture.
     """
     tokens = dict(zip(_TOKENS, (bos_id, eos_id, pad_id), strict=True))
+    if own := _own_problem(section):
+        return {"model_type": own["name"], PROBLEM: own}
     path, name = section.get("path"), section.get("architecture")
     if (path is None) == (name is None):
         raise ModelError("the model section needs exactly one of 'architecture' and 'path'")
-    if path is None:
-        resolved = _from_scratch(str(name), section.get("config") or {}, vocab_size, context, tokens)
+    folder = None if path is None else Path(path).expanduser()
+    kind = str(name) if folder is None else read_config(folder)["model_type"]
+    told = problems.named(section.get("problem") or usual_problem(kind), section.get("problem_options") or {})
+    if folder is None:
+        resolved = _from_scratch(kind, section.get("config") or {}, vocab_size, context, tokens, told["name"])
     else:
-        resolved = _from_folder(Path(path).expanduser(), section.get("config") or {}, tokens)
+        resolved = _from_folder(folder, section.get("config") or {}, tokens, told["name"])
+    if told["name"] != CAUSAL:
+        resolved[PROBLEM] = told
     check(resolved, vocab_size=vocab_size, context=context)
     return resolved
+
+
+def _own_problem(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the section says of a problem that builds its own model; nothing where transformers builds it."""
+    name = section.get("problem")
+    if name is None or problems.CATALOG.entry(name).declares.auto_class:
+        return {}
+    if given := [key for key in ("path", "architecture", "config") if section.get(key)]:
+        raise ModelError(
+            f"the problem '{name}' builds its own model, but the model section has {' and '.join(given)}; "
+            "leave that out, and set problem_options"
+        )
+    return problems.named(name, section.get("problem_options") or {})
 
 
 def check(resolved: Mapping[str, Any], *, vocab_size: int = 1, context: int = 1) -> None:
@@ -61,19 +83,39 @@ def check(resolved: Mapping[str, Any], *, vocab_size: int = 1, context: int = 1)
 
     A worker calls this on a received config before anything is allocated.
     """
-    entry = lookup(resolved.get("model_type"))
+    entry = architecture_of(resolved)
+    if problems.is_own(resolved):
+        return
     check_values(entry, resolved)
     check_sizes(entry, resolved)
     check_data(entry, resolved, vocab_size, context)
 
 
-def lookup(name: object) -> Architecture:
-    """Return the architecture `name`; UnknownNameError when transformers has no such causal language model."""
-    if isinstance(name, str) and name in ARCHITECTURES:
+def architecture_of(resolved: Mapping[str, Any]) -> Architecture:
+    """Return the architecture of a whole config; ModelError when its problem is not known here."""
+    if problems.is_own(resolved):
+        from barnraise.models import own_modules
+
+        return own_modules.architecture(resolved)
+    return lookup(resolved.get("model_type"), problems.entry_of(resolved).name)
+
+
+def lookup(name: object, problem: str = CAUSAL) -> Architecture:
+    """Return the architecture `name`; UnknownNameError when transformers has no such model for the problem."""
+    if isinstance(name, str) and name in ARCHITECTURES and problem == CAUSAL:
         return ARCHITECTURES[name]
     from barnraise.models import generic
 
-    return generic.architecture(str(name))
+    return generic.architecture(str(name), problem)
+
+
+def usual_problem(name: str) -> str:
+    """Return the name of the problem that models of a type are usually trained on."""
+    if name in ARCHITECTURES:
+        return CAUSAL
+    from barnraise.models import generic
+
+    return generic.usual_problem(name)
 
 
 def own_keys(entry: Architecture, config: Mapping[str, Any]) -> Resolved:
@@ -100,9 +142,14 @@ def _own_key(entry: Architecture, key: str) -> str | None:
 
 
 def _from_scratch(
-    name: str, config: Mapping[str, Any], vocab_size: int, context: int, tokens: Mapping[str, int | None]
+    name: str,
+    config: Mapping[str, Any],
+    vocab_size: int,
+    context: int,
+    tokens: Mapping[str, int | None],
+    problem: str,
 ) -> Resolved:
-    entry = lookup(name)
+    entry = lookup(name, problem)
     given = own_keys(entry, config)
     resolved = {**entry.defaults, "vocab_size": vocab_size}
     resolved |= {key: token for key, token in tokens.items() if key in entry.defaults}
@@ -114,9 +161,9 @@ def _from_scratch(
     return resolved if entry.complete is None else {"model_type": name, **entry.complete(resolved)}
 
 
-def _from_folder(folder: Path, config: Mapping[str, Any], tokens: Mapping[str, int | None]) -> Resolved:
+def _from_folder(folder: Path, config: Mapping[str, Any], tokens: Mapping[str, int | None], problem: str) -> Resolved:
     found = read_config(folder)
-    entry = lookup(found.get("model_type"))
+    entry = lookup(found.get("model_type"), problem)
     given = own_keys(entry, config)
     if sizes := [key for key in given if not is_dropout(key)]:
         known = ", ".join(key for key in entry.defaults if is_dropout(key))

@@ -16,6 +16,7 @@ from typing import Any
 
 from barnraise.core.errors import ModelError, UnknownNameError, nearest
 from barnraise.models.architectures import ARCHITECTURES, Architecture, Shapes, is_dropout
+from barnraise.models.problems import CATALOG, CAUSAL, MASKED, SEQ2SEQ
 
 _FETCHES = re.compile(r"\b(get_kernel|lazy_load_kernel|load_\w*cuda_kernels?|cpp_extension)\b")
 """Functions of transformers and torch that fetch code from a hub, or compile it."""
@@ -30,34 +31,61 @@ _CANDIDATES = {
 }
 
 
+USUAL = (SEQ2SEQ, MASKED)
+"""Problems that a model is trained on rather than on the next token, where its config is made for them."""
+
+
+def usual_problem(name: str) -> str:
+    """Return the problem that models of a type are usually trained on.
+
+    Encoders and decoders map texts to texts. Encoders, whose config knows that they may be used as a decoder, fill in
+    masked tokens.
+    """
+    listed = {problem for problem in (CAUSAL, *USUAL) if name in _model_types(problem)}
+    if not listed:
+        return CAUSAL
+    config_class = _config_class(name)
+    if SEQ2SEQ in listed and (CAUSAL not in listed or getattr(config_class, "is_encoder_decoder", False)):
+        return SEQ2SEQ
+    if MASKED in listed and (CAUSAL not in listed or "is_decoder" in _fields(config_class)):
+        return MASKED
+    return CAUSAL
+
+
 @functools.cache
-def architecture(name: str) -> Architecture:
-    """Return the architecture `name`; UnknownNameError when transformers has no such causal language model."""
-    known = _model_types()
+def architecture(name: str, problem: str = CAUSAL) -> Architecture:
+    """Return the architecture `name`; UnknownNameError when transformers has no such model for the problem."""
+    known = _model_types(problem)
     if name not in known:
         close = nearest(name, known)
         raise UnknownNameError("model architecture", name, {*ARCHITECTURES, *([close] if close else [])})
     config_class = _config_class(name)
     _check_code(name)
-    defaults = _defaults(config_class)
+    defaults = _defaults(config_class, decoder=problem == CAUSAL)
     mapped: Mapping[str, str] = config_class.attribute_map
     names = {}
     for common, candidates in _CANDIDATES.items():
         own = next((mapped.get(key, key) for key in candidates if mapped.get(key, key) in defaults), None)
         if own is not None:
             names[common] = own
-    complete = functools.partial(_complete, config_class, defaults)
+    complete = functools.partial(_complete, config_class, defaults, problem == CAUSAL)
     return Architecture(name, names, defaults, _shapes, complete=complete, buffer_bytes=_buffer_bytes)
 
 
-def _model_types() -> list[str]:
-    """Return the model types that transformers has a causal language model for, read from its source: no import."""
+def _fields(config_class: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(config_class)}
+
+
+@functools.cache
+def _model_types(problem: str = CAUSAL) -> list[str]:
+    """Return the model types that transformers has a model for the problem for, read from its source: no import."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or spec.origin is None:
         raise ModelError("transformers is not installed; run `pip install transformers`")
     source = (Path(spec.origin).parent / "models" / "auto" / "modeling_auto.py").read_text()
-    listed = re.search(r"^MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict\((.*?)^\)", source, re.DOTALL | re.MULTILINE)
-    assert listed, "transformers lists its causal language models elsewhere now"
+    table = CATALOG.entry(problem).declares.listed
+    listed = re.search(rf"^{table} = OrderedDict\((.*?)^\)", source, re.DOTALL | re.MULTILINE)
+    assert listed, f"transformers has no {table} now"
     return re.findall(r'\("([^"]+)",', listed[1])
 
 
@@ -92,7 +120,7 @@ def _base_keys() -> set[str]:
     return {field.name for field in dataclasses.fields(PreTrainedConfig)}
 
 
-def _defaults(config_class: Any) -> dict[str, Any]:
+def _defaults(config_class: Any, *, decoder: bool) -> dict[str, Any]:
     """Return the config's own keys and raw defaults: before the class derives anything from them."""
     base = _base_keys()
     defaults: dict[str, Any] = {}
@@ -103,12 +131,14 @@ def _defaults(config_class: Any) -> dict[str, Any]:
             defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             defaults[field.name] = field.default_factory()
-    if "is_decoder" in defaults:  # BERT and its relatives attend to later tokens by default
+    if "is_decoder" in defaults and decoder:  # BERT and its relatives attend to later tokens by default
         defaults["is_decoder"] = True
     return {key: 0.0 if is_dropout(key) else value for key, value in defaults.items()}
 
 
-def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(
+    config_class: Any, defaults: Mapping[str, Any], decoder: bool, config: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return `config` with everything that its class derives; ModelError when the class refuses it."""
     given = {key: value for key, value in config.items() if key in defaults or key in config_class.attribute_map}
     given |= {key: config[key] for key in ("rope_theta", "rope_scaling") if key in config}
@@ -117,7 +147,7 @@ def _complete(config_class: Any, defaults: Mapping[str, Any], config: Mapping[st
     except Exception as error:  # config classes raise exceptions of any type
         raise ModelError(f"{config_class.model_type} refuses this config: {str(error)[:300]}") from error
     kept = {key: _plain(whole[key], _base_keys()) for key in defaults if key in whole}
-    return kept | ({"is_decoder": True} if "is_decoder" in kept else {})
+    return kept | ({"is_decoder": decoder} if "is_decoder" in kept else {})
 
 
 def _plain(value: Any, base: set[str]) -> Any:

@@ -9,14 +9,16 @@ import torch
 from torch import nn
 
 from barnraise.core.errors import ModelError
+from barnraise.models import own_modules, problems
 
 
 def instantiate(resolved: Mapping[str, Any]) -> nn.Module:
     """Build the module in float32 and training mode; ModelError when its class refuses the config."""
-    from transformers import AutoModelForCausalLM
-
+    if problems.is_own(resolved):
+        module: nn.Module = own_modules.build(resolved)
+        return module
     try:
-        module = AutoModelForCausalLM.from_config(hugging_face_config(resolved), dtype=torch.float32)
+        module = auto_class(resolved).from_config(hugging_face_config(resolved), dtype=torch.float32)
     except Exception as error:  # model classes raise exceptions of any type
         raise ModelError(f"{resolved['model_type']} cannot be built from this config: {first_line(error)}") from error
     return trainable(module)
@@ -33,8 +35,15 @@ def hugging_face_config(resolved: Mapping[str, Any]) -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     return CONFIG_MAPPING[resolved["model_type"]](
-        **{key: value for key, value in resolved.items() if key != "model_type"}
+        **{key: value for key, value in resolved.items() if key not in ("model_type", problems.PROBLEM)}
     )
+
+
+def auto_class(resolved: Mapping[str, Any]) -> Any:
+    """Return transformers' class for models of the config's problem."""
+    import transformers
+
+    return getattr(transformers, problems.entry_of(resolved).declares.auto_class)
 
 
 def trainable(module: nn.Module) -> nn.Module:

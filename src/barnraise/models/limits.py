@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.core.errors import ModelError, nearest
 from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropout
+from barnraise.models.problems import PROBLEM
 
 SIZES = {
     "vocab_size": 1 << 24,
@@ -29,7 +30,7 @@ _CODE = ("auto_map", "implementation", "quantization_config", "trust_remote_code
 def check_values(entry: Architecture, resolved: Mapping[str, Any]) -> None:
     """Raise ModelError unless every key is the architecture's own and holds a value of its type and range."""
     for key, value in resolved.items():
-        if key == "model_type":
+        if key in ("model_type", PROBLEM):
             continue
         if key not in entry.defaults:
             raise ModelError(f"{entry.model_type} has no config key '{str(key)[:80]}'; leave it out")

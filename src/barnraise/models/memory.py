@@ -19,7 +19,7 @@ import psutil
 
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
 from barnraise.models.exchange.base_model import BASE_TYPES, FLOAT32
 from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
@@ -83,7 +83,7 @@ def require_room(needs: Mapping[int, int], rooms: Mapping[str, int]) -> None:
 
 def model_size(resolved: Mapping[str, Any]) -> int:
     """Return the exact number of the model's parameters, tied ones counted once."""
-    return sum(math.prod(shape) for _, shape in lookup(resolved["model_type"]).shapes(resolved))
+    return sum(math.prod(shape) for _, shape in architecture_of(resolved).shapes(resolved))
 
 
 def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
@@ -96,7 +96,7 @@ def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
     if not base.linear:
         return beside + FLOAT * model_size(resolved)
     layers = {f"{layer.name}.weight": layer for layer in linears(resolved)}
-    for name, shape in lookup(resolved["model_type"]).shapes(resolved):
+    for name, shape in architecture_of(resolved).shapes(resolved):
         if layer := layers.get(name):
             beside += layer.outputs * base.row_bytes(layer.inputs)
         else:
@@ -106,7 +106,7 @@ def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
 
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
     """Return the bytes of the model's buffers."""
-    return lookup(resolved["model_type"]).buffer_bytes(resolved)
+    return architecture_of(resolved).buffer_bytes(resolved)
 
 
 def worker(
@@ -162,7 +162,9 @@ def controller(
 
 def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
     """Return the bytes that a forward pass of `batch_size` rows of `context` tokens keeps, logits included."""
-    entry = lookup(resolved["model_type"])
+    entry = architecture_of(resolved)
+    if entry.activation_bytes is not None and (kept := entry.activation_bytes(resolved)):
+        return kept * batch_size
     hidden, layers, heads = (entry.get(resolved, name) for name in ("hidden_size", "num_layers", "num_heads"))
     layers = layers or 1
     hidden = hidden or math.isqrt(model_size(resolved) // (12 * layers)) + 1
@@ -175,13 +177,13 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
 
 def _forward_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
     """Return the bytes of a forward pass that keeps nothing: one layer's activations, and the logits."""
-    layers = lookup(resolved["model_type"]).get(resolved, "num_layers") or 1
+    layers = architecture_of(resolved).get(resolved, "num_layers") or 1
     logits = _logit_bytes(resolved, batch_size * context)
     return (activation_bytes(resolved, batch_size=batch_size, context=context) - logits) // layers + logits
 
 
 def _logit_bytes(resolved: Mapping[str, Any], tokens: int) -> int:
-    vocabulary = lookup(resolved["model_type"]).get(resolved, "vocab_size") or 1
+    vocabulary = architecture_of(resolved).get(resolved, "vocab_size") or 1
     return int(3 * FLOAT * tokens * vocabulary)  # logits, their log-softmax, its gradient
 
 

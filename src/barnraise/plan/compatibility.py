@@ -14,6 +14,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.plan import aggregation_rows, compression_rows, fault_rows, part_rows, stateless_rows, suggest
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
+from barnraise.plan.problem import builds_own
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.table import Case, Found, Row, Unresolved, adding_to, either, rule_name
 from barnraise.training.catalog import CATALOG as OUTER
@@ -190,6 +191,8 @@ def _short_lease(case: Case) -> Found:
 )
 def _model_source(case: Case) -> Found:
     model = case.run_file.model
+    if builds_own(case.run_file):
+        return
     if (model.architecture is None) == (model.path is None):
         yield ("model",), "has both architecture and path" if model.path else "has neither architecture nor path"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import FileData, HeldOut, TextData
+from barnraise.config.data_sections import FileData, HeldOut, RowsData, TextData
 from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
@@ -107,6 +107,8 @@ def _choices(held_out: HeldOut) -> Iterator[Problem]:
 def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     """Estimate the rows to train on, counted until there are `enough`; 0 where the files do not tell."""
     data = run_file.data
+    if isinstance(data, RowsData):
+        return 0
     if not isinstance(data, FileData):
         return data.examples
     token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - held_out_share(data))
@@ -125,9 +127,14 @@ def held_out_share(data: FileData) -> float:
 
 
 def dataset_bytes(run_file: RunFile) -> int:
-    """Estimate the bytes of the dataset on the disk: all rows, held-out ones included, as token ids."""
+    """Estimate the bytes of the dataset on the disk: all rows, held-out ones included, as token ids.
+
+    0 for the rows of a problem, which only it knows.
+    """
     token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
     data = run_file.data
+    if isinstance(data, RowsData):
+        return 0
     share, others = (held_out_share(data), 0) if isinstance(data, FileData) else (0.0, data.held_out)
     rows = training_rows(run_file) / (1 - share) + others
     return int(rows * mean_row(run_file) * token_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnraise.config.data_sections import FileData, SatData
+from barnraise.config.data_sections import FileData, RowsData, SatData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
@@ -72,6 +72,8 @@ def vocabulary(run_file: RunFile) -> Vocabulary:
 
         coder = tokenizers.load(tokenizer_of(run_file))
         return Vocabulary(coder.vocab_size, coder.bos_id, coder.eos_id, coder.pad_id)
+    if isinstance(run_file.data, RowsData):
+        return Vocabulary(1, None, None, None)
     from barnraise.data.sat import form
 
     rows = form(sat_options(run_file))

@@ -15,6 +15,7 @@ from barnraise.core.errors import UnknownNameError
 from barnraise.emulation.attacks.catalog import CATALOG as ATTACKS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.models.architectures import ARCHITECTURES
+from barnraise.models.problems import CATALOG as PROBLEMS
 from barnraise.staleness.base import WEIGHTINGS
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER, PRECISIONS
@@ -38,6 +39,7 @@ CATALOGED: Mapping[str, Callable[[], Iterable[str]]] = {
     "link preset": lambda: LINKS,
     "outer optimizer": OUTER.names,
     "portable codec": lambda: [name for name, entry in sorted(CODECS.entries.items()) if entry.declares.portable],
+    "problem": PROBLEMS.names,
     "scheduler": SCHEDULERS.names,
 }
 """The others, checked where their options are."""

@@ -22,12 +22,14 @@ from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
+from barnraise.models.problems import PROBLEM
 from barnraise.models.weights import check_weights
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
+from barnraise.plan.problem import problem_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
 from barnraise.trust.repeats import LONGEST
@@ -37,7 +39,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
-    errors = [*file_problems(run_file), *url_problems(run_file), *_model_folder(run_file), *_run_folder(run_file)]
+    errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
+    errors += [*_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
         errors += _address(run_file)
     if purpose.local:
@@ -213,7 +216,7 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
     if not (plan.stateless and plan.run_file.trust.audits):
         return
     model = described(plan)
-    layers = lookup(model["model_type"]).get(model, "num_layers") or 1
+    layers = architecture_of(model).get(model, "num_layers") or 1
     if training.local_steps * layers > LONGEST:
         text = (
             f"is {training.local_steps}, in a model of {layers} layers: local steps amplify rounding, so that audits "
@@ -225,14 +228,14 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
 
 
 def _masked(plan: Plan) -> Iterator[Problem]:
-    """Yield a warning for a model that is usually trained to fill in masked tokens."""
+    """Yield a warning for a model that is usually trained to fill in masked tokens, and here on the next token."""
     model = described(plan)
-    if model.get("is_decoder"):
+    if PROBLEM not in model and model.get("is_decoder"):
         text = (
-            f"a {model['model_type']} is trained here to predict the next token, as a decoder that sees earlier tokens "
-            "alone; barnraise does not train on masked tokens. Take a causal model unless that is what you want"
+            f"makes a {model['model_type']} predict the next token, as a decoder that sees earlier tokens alone; it is "
+            "usually trained to fill in masked tokens. Leave problem out unless that is what you want"
         )
-        yield Problem(("model", "path" if plan.run_file.model.path else "architecture"), text)
+        yield Problem(("model", "problem"), text)
 
 
 def _full(plan: Plan, result: Estimate) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from barnraise.config.data_sections import FileData
+from barnraise.config.data_sections import FileData, RowsData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import DataError
@@ -22,7 +22,7 @@ def token_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
     little.
     """
     data, folder = run_file.data, Path(run_file.model.path or "").expanduser()
-    if run_file.model.path is None or data.retokenize or not folder.is_dir():
+    if run_file.model.path is None or isinstance(data, RowsData) or data.retokenize or not folder.is_dir():
         return [], []
     given = data.tokenizer is not None if isinstance(data, FileData) else True
     if not tokenizers.is_in(folder):

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,17 +20,21 @@ from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
+from barnraise.training.causal_lm import CausalLM
 from barnraise.training.inner.base import InnerOptimizer
+from barnraise.training.problem import Problem, Tensors, careful
 from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
+
+CPU = torch.device("cpu")
 
 LONGEST_RAMP = 50
 """Steps over which a new worker's rate rises, at most: longer ramps cost more than they save."""
 
 
 class LocalTrainer:
-    """Takes inner steps on `module`; not thread-safe, one per worker.
+    """Takes inner steps on `module`, down the loss of `problem`; not thread-safe, one per worker.
 
-    With `tokens_at_once` a batch with more tokens passes through the model in micro-batches (a row at least), whose
+    With `tokens_at_once` a batch with more positions passes through the model in micro-batches (a row at least), whose
     gradients add up to the batch's: less memory, and the same step but for rounding (and dropout's randomness). An
     accelerator that runs out of memory halves it permanently.
     """
@@ -47,7 +51,9 @@ class LocalTrainer:
         precision: str = FULL_PRECISION,
         device: str = "cpu",
         tokens_at_once: int | None = None,
+        problem: Problem | None = None,
     ) -> None:
+        self.problem = problem or CausalLM()
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self._inner = optimizer, dict(options), decays
@@ -122,7 +128,7 @@ class LocalTrainer:
         return self.optimizer.second_moments()
 
     def step(self, batch: Batch, learning_rate: float) -> float | None:
-        """Take one step of the inner optimizer, and return the batch's mean loss before it, in nats a token.
+        """Take one step of the inner optimizer, and return the batch's mean loss before it.
 
         None when loss or gradient are not finite: then no step is taken, since it would destroy the moments.
         """
@@ -141,7 +147,7 @@ class LocalTrainer:
         return mean
 
     def rows_at_once(self, length: int) -> int | None:
-        """Return how many rows of `length` tokens pass through the model at a time; None: all."""
+        """Return how many rows of `length` positions pass through the model at a time; None: all."""
         return max(1, self.tokens_at_once // max(1, length)) if self.tokens_at_once else None
 
     def _gradient(self, batch: Batch) -> float:
@@ -150,23 +156,27 @@ class LocalTrainer:
             try:
                 return self._accumulate(batch)
             except torch.OutOfMemoryError:
-                rows = min(self.rows_at_once(batch[0].shape[1]) or len(batch[0]), len(batch[0]))
+                length = self.problem.positions(batch)
+                rows = min(self.rows_at_once(length) or num_rows(batch), num_rows(batch))
                 if rows < 2:
                     raise
-                self.tokens_at_once = rows // 2 * batch[0].shape[1]
+                self.tokens_at_once = rows // 2 * length
 
     def _accumulate(self, batch: Batch) -> float:
         self.flat.gradient.zero_()
-        (tokens, labels), mean = batch, 0.0
-        rows = self.rows_at_once(tokens.shape[1]) or max(1, len(tokens))
-        num_labels = int((labels[:, 1:] != -100).sum()) if rows < len(tokens) else None
-        for first in range(0, max(1, len(tokens)), rows):
-            some = slice(first, first + rows)
-            with self._autocast():
-                loss = batch_loss(self.module, (tokens[some], labels[some]), self.device, num_labels)
-            torch.autograd.backward(loss)
-            mean += float(loss.detach())
-        return mean
+        rows = max(1, num_rows(batch))
+        few = min(self.rows_at_once(self.problem.positions(batch)) or rows, rows)
+        total, weight = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        for first in range(0, rows, few):
+            some = {name: array[first : first + few] for name, array in batch.items()}
+            with careful(self.problem):
+                with self._autocast():
+                    loss, count = self.problem.loss(self.module, tensors(some, self.device))
+                torch.autograd.backward(loss / count if few == rows else loss)
+            total, weight = total + loss.detach().float(), weight + count
+        if few < rows:
+            self.flat.gradient.div_(weight)
+        return float(total / weight)
 
     def run(
         self,
@@ -226,48 +236,60 @@ class LocalTrainer:
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
 
 
-def batch_loss(module: nn.Module, batch: Batch, device: torch.device, of: int | None = None) -> Tensor:
-    """Return the mean next-token cross-entropy over labelled positions; or its share in a mean over `of` positions."""
-    tokens, labels = (torch.from_numpy(array).to(device) for array in batch)
-    logits = module(input_ids=tokens, use_cache=False).logits[:, :-1].flatten(0, 1).float()
-    wanted = labels[:, 1:].flatten()
-    if of is None:
-        return nn.functional.cross_entropy(logits, wanted, ignore_index=-100)
-    return nn.functional.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum") / of
+def tensors(batch: Batch, device: torch.device) -> Tensors:
+    """Return the arrays of a batch as tensors on the device."""
+    return {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
 
 
-def each_loss(module: nn.Module, batch: Batch) -> Tensor:
-    """Return the mean cross-entropy of each row over its labelled positions, nats a token: float32 [rows]."""
-    tokens, labels = batch
-    logits = module(input_ids=torch.from_numpy(tokens), use_cache=False).logits[:, :-1].float()
-    wanted = torch.from_numpy(labels)[:, 1:]
-    each = nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100, reduction="none")
-    return each.view_as(wanted).sum(1) / (wanted != -100).sum(1).clamp(min=1)
+def num_rows(batch: Batch) -> int:
+    """Return how many rows a batch has."""
+    return len(next(iter(batch.values())))
+
+
+def batch_loss(problem: Problem, module: nn.Module, batch: Batch, device: torch.device) -> Tensor:
+    """Return the mean loss of a batch."""
+    total, weight = problem.loss(module, tensors(batch, device))
+    return total / weight
 
 
 @torch.no_grad()
-def row_losses(module: nn.Module, batches: Iterable[Batch]) -> Rows:
-    """Return `each_loss` of all batches, concatenated: float32 [rows]."""
-    return torch.cat([each_loss(module, batch) for batch in batches]).numpy()
+def row_losses(problem: Problem, module: nn.Module, batches: Iterable[Batch]) -> Rows:
+    """Return the mean loss of each row of all batches, concatenated: float32 [rows]."""
+    found = []
+    for batch in batches:
+        with careful(problem), _same_chance():
+            found.append(problem.row_losses(module, tensors(batch, CPU)))
+    return torch.cat(found).numpy()
 
 
-def held_out_loss(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:
-    """Return the mean cross-entropy over all labelled positions of `batches`, nats a token."""
+def held_out_loss(problem: Problem, module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> float:
+    """Return the mean loss over all of `batches`; of text in nats a token."""
     total, count = 0.0, 0
-    for loss, num_labels in held_out_losses(module, batches, device):
-        total, count = total + loss * num_labels, count + num_labels
+    for loss, weight in held_out_losses(problem, module, batches, device):
+        total, count = total + loss * weight, count + weight
     return total / count if count else math.nan
 
 
 @torch.no_grad()
-def held_out_losses(module: nn.Module, batches: Iterable[Batch], device: str = "cpu") -> Iterator[tuple[float, int]]:
-    """Yield for each batch its mean cross-entropy over labelled positions, nats a token, and their number."""
+def held_out_losses(
+    problem: Problem, module: nn.Module, batches: Iterable[Batch], device: str = "cpu"
+) -> Iterator[tuple[float, int]]:
+    """Yield for each batch its mean loss, and its weight."""
     was_training = module.training
     module.eval()
     try:
         for batch in batches:
-            num_labels = int((batch[1][:, 1:] != -100).sum())
-            loss = float(batch_loss(module, batch, torch.device(device))) if num_labels else 0.0
-            yield loss, num_labels
+            with careful(problem), _same_chance():
+                total, weight = problem.loss(module, tensors(batch, torch.device(device)))
+            count = int(weight)
+            yield (float(total / weight) if count else 0.0), count
     finally:
         module.train(was_training)
+
+
+@contextmanager
+def _same_chance() -> Iterator[None]:
+    """Give a loss that draws random numbers the same ones each time: two versions are measured on the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield

@@ -28,6 +28,7 @@ from barnraise.core.types import Batches, Train, Transcript
 from barnraise.data.shards import Dataset
 from barnraise.ledger.decisions import Assigned, Judged
 from barnraise.models.build import build_exchanged
+from barnraise.training.problems import problem_of
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.verification.check import Check
 from barnraise.verification.subject import LedgerRow
@@ -198,7 +199,8 @@ class WorkCheck(Check):
         settings = worker_settings(self.subject.plan)
         told, data = manifest(self.subject.run), self.subject.run.data
         exchange = self.subject.plan.exchange(told.model, told.exchange)
-        trainer = make_trainer(build_exchanged(told.model, exchange, data), settings)
+        module = build_exchanged(told.model, exchange, data)
+        trainer = make_trainer(module, settings, problem=problem_of(told.model))
         return WorkerExecutor(trainer, Dataset.open(data), settings)
 
     def end(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
+    from barnraise.training.problem import Problem
     from barnraise.worker.moments import Moments  # these import torch
     from barnraise.worker.options import WorkerOptions
     from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
@@ -63,16 +64,23 @@ def build_executor(
 
     from barnraise.data.shards import Dataset
     from barnraise.models.build import build_exchanged
+    from barnraise.training.problems import problem_of
 
     torch.set_num_threads(options.means.threads)
     torch.set_flush_denormal(True)  # fading Adam moments become subnormal, which slows arithmetic by 20%
+    problem = problem_of(manifest.model)
+    problem.require(meta)
     module = build_exchanged(manifest.model, exchange_of(manifest, settings), options.cache)
-    trainer = make_trainer(module, settings, options.means, tokens)
+    trainer = make_trainer(module, settings, options.means, tokens, problem)
     return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
 
 
 def make_trainer(
-    module: nn.Module, settings: WorkerSettings, means: Means | None = None, tokens: int | None = None
+    module: nn.Module,
+    settings: WorkerSettings,
+    means: Means | None = None,
+    tokens: int | None = None,
+    problem: Problem | None = None,
 ) -> LocalTrainer:
     """Make the trainer of a run's steps on `module`, `tokens` at once, for a worker's process or a simulation."""
     from barnraise.training.local import LocalTrainer
@@ -88,6 +96,7 @@ def make_trainer(
         precision=(means and means.precision) or inner.precision,
         device=means.device if means else "cpu",
         tokens_at_once=tokens,
+        problem=problem,
     )
 
 

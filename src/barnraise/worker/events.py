@@ -72,9 +72,13 @@ class TaskDone(Event, frozen=True, gc=False):
 
 
 class TaskFailed(Event, frozen=True, gc=False):
-    """The task ended in numbers that are not finite: there is no update."""
+    """The task ended in numbers that are not finite, or the code of its problem raised: there is no update.
+
+    `reason` tells the controller of the latter.
+    """
 
     assignment: int
+    reason: str = ""
 
 
 class Measured(Event, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from barnraise import compression
 from barnraise.compression.feedback import gathered
-from barnraise.core.errors import PayloadError
+from barnraise.core.errors import PayloadError, ProblemError
 from barnraise.core.ranges import fault
 from barnraise.core.sketches import sketch
 from barnraise.core.threads import Crew, WorkQueue, finished
@@ -43,6 +43,7 @@ from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange, moments_behind
 from barnraise.training.local import LocalTrainer
+from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.past import Past, Perturbed, Versions
@@ -151,7 +152,12 @@ class WorkerExecutor:
             course.take_in(task, step)
             return not (self.cut.is_set() or course.astray)
 
-        steps, loss = self._steps(self.trainer, task, after_step)
+        try:
+            steps, loss = self._steps(self.trainer, task, after_step)
+        except ProblemError:
+            course.failed(0, course.line)
+            course.recover()
+            raise
         if not steps or course.astray:
             course.failed(0, course.line)
             course.recover()
@@ -208,7 +214,7 @@ class WorkerExecutor:
         memory, not finite) has 0 steps: another node's task is no failure of this worker's.
         """
         began, trainer, told, found = time.monotonic(), self.trainer.anew(), task.transcript, None
-        with contextlib.suppress(PayloadError, torch.OutOfMemoryError):
+        with contextlib.suppress(PayloadError, ProblemError, torch.OutOfMemoryError):
             versions: Versions = Past(self.published, task.base, task.back, fetched)
             if task.perturbation:
                 versions = Perturbed(versions, task.perturbation, task.id)
@@ -283,8 +289,9 @@ class WorkerExecutor:
 
     def batches(self, task: Train) -> Iterator[Batch]:
         """Yield the batches of the task's steps."""
-        skip, whole = task.batches.skip, batches(self._rows(task), task.batches, self.dataset.meta)
-        return islice(whole, skip, skip + task.local_steps)
+        make, skip = self.trainer.problem.batch, task.batches.skip
+        whole = batches(self._rows(task), task.batches, self.dataset.meta, make)
+        return cautious(self.trainer.problem, islice(whole, skip, skip + task.local_steps))
 
     def scale(self, steps: int) -> float:
         """Return the scale of an update of `steps` steps (Wang et al. 2020, "FedNova", with tau_eff fixed).
@@ -320,8 +327,7 @@ class WorkerExecutor:
         most_rows = min(batch_size, self.trainer.rows_at_once(length) or batch_size)
         num_rows = 1
         while True:
-            rows = np.random.default_rng(0).integers(0, meta.vocab_size, (num_rows, length))
-            batch = (rows, rows)
+            batch = self.trainer.problem.trial_batch(meta, num_rows, length)
             took = min(self._seconds_of_step(batch) for _ in range(2))  # the first of its size takes longer
             if num_rows >= most_rows or took > seconds / 8:
                 break
@@ -331,7 +337,7 @@ class WorkerExecutor:
             self.trainer.step(batch, 0.0)
             steps += 1
         self.trainer.forget()  # moments of random rows are useless
-        rate = steps * rows.size / (time.monotonic() - began) / (1.0 + self.slowdown)
+        rate = steps * num_rows * length / (time.monotonic() - began) / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
     def _seconds_of_step(self, batch: Batch) -> float:

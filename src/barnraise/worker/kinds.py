@@ -6,10 +6,12 @@ A kind is a function here that makes a task's result with the executor, and a li
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import finished
@@ -17,6 +19,7 @@ from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flus
 from barnraise.wire.frames import Buffer
 
 if TYPE_CHECKING:
+    from barnraise.data.batches import Batch, Rows
     from barnraise.worker.task_executor import TaskExecutor
 
 OnStep = Callable[[int], None]
@@ -52,7 +55,6 @@ def _measured(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
     """
     import torch
 
-    from barnraise.data.batches import batch_of
     from barnraise.training.local import held_out_losses
 
     began, busy = time.monotonic(), executor.busy()
@@ -65,9 +67,8 @@ def _measured(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
         return Finding(assignment=task.id, base=task.version, steps=0, loss=0.0, seconds=nothing, weight=0)
     few = trainer.rows_at_once(executor.dataset.meta.context) or size  # rows of a batch, where memory is short
     starts = [range(start, min(start + size, len(held_out)), few) for start in range(0, len(held_out), size)]
-    some = (held_out[first : min(first + few, batch.stop)] for batch in starts for first in batch)
-    labelled = (batch_of(rows, executor.dataset.meta) for rows in some)
-    losses = held_out_losses(trainer.module, labelled, str(trainer.device))
+    parts = (part for places in starts for part in _parts(executor, held_out, rows.start, places))
+    losses = held_out_losses(trainer.problem, trainer.module, parts, str(trainer.device))
     total, weight, steps = 0.0, 0, 0
     for batch in starts:
         for loss, num_labels in islice(losses, len(batch)):
@@ -80,6 +81,20 @@ def _measured(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
             break
     mean, seconds = total / weight if weight else 0.0, time.monotonic() - began
     return Finding(assignment=task.id, base=task.version, steps=steps, loss=mean, seconds=seconds, weight=weight)
+
+
+def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) -> Iterator[Batch]:
+    """Yield a batch of held-out rows, which are those from `first` on, in parts that begin at `places`."""
+    from barnraise.training.problem import careful
+
+    chance = np.random.default_rng(first + places.start)
+    rows = held_out[places.start : places.stop]
+    problem = executor.trainer.problem
+    with careful(problem):
+        batch = problem.batch(rows, executor.dataset.meta, chance)
+    for place in places:
+        begin = place - places.start
+        yield {name: array[begin : begin + places.step] for name, array in batch.items()}
 
 
 RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate, Audit: _audit}

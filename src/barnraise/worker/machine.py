@@ -19,6 +19,7 @@ from barnraise.wire.messages import (
     PROTOCOL_VERSION,
     Ack,
     Assign,
+    Decline,
     Heartbeat,
     Hello,
     Identify,
@@ -203,7 +204,15 @@ class Worker:
     # Results
 
     def _failed(self, event: TaskFailed, now: float) -> list[Action]:
-        """Record that there is no result; the Hello says so."""
+        """Record that there is no result; the Hello says so.
+
+        An exception in the code of a problem is told with its reason, and says nothing of this machine.
+        """
+        if event.reason:
+            told = event.assignment in self.tasks.held and self.contact.greeted
+            self.tasks.failed(event)
+            declined = [self.contact.send(Decline(event.assignment, event.reason), now)] if told else []
+            return [*declined, *self.tasks.go_on(now)]
         self.tasks.failed(event)
         if self.tasks.failures == MOST_FAILURES:
             return self._leave_requested(LeaveRequested(NOT_FINITE), now)

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnraise.core.errors import BarnraiseError, WireError
+from barnraise.core.errors import BarnraiseError, ProblemError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import AnyResult, Blob, PayloadResult
 from barnraise.transport.base import Connection
@@ -207,11 +207,12 @@ class WorkerRuntime:
 
     def _fail(self, error: BaseException) -> None:
         """Stop after an error of a thread or task, and report it here and to the controller."""
-        reason = reason_of(error)
-        self._end(reason, final=False)
-        folders = self.options.cache, self.options.cache.parent, Path.home()
-        self.outbox.put_nowait(Leave(without_paths(reason, folders)[:REASON]))
+        self._end(reason_of(error), final=False)
+        self.outbox.put_nowait(Leave(self._outside(reason_of(error))))
         self.inbox.put_nowait(ev.Tick())
+
+    def _outside(self, reason: str) -> str:
+        return without_paths(reason, (self.options.cache, self.options.cache.parent, Path.home()))[:REASON]
 
     def _end(self, reason: str, final: bool, *, left: bool = False, refusal: str = "") -> None:
         """End the run; `reason` may be the controller's words, or quote them."""
@@ -360,7 +361,12 @@ class WorkerRuntime:
 
     async def _finish(self, assignment: int, work: Callable[[], Made]) -> None:
         """Carry a task out, and report its end; before that its last step, if its update is encoded meanwhile."""
-        made = await self._wait_for_training(work)
+        try:
+            made = await self._wait_for_training(work)
+        except ProblemError as error:
+            self.say(f"task {assignment}: {error}")
+            self.inbox.put_nowait(ev.TaskFailed(assignment, self._outside(str(error))))
+            return
         if not made.done():
             self.inbox.put_nowait(ev.Trained(assignment))
         if (result := await asyncio.wrap_future(made)) is None:

@@ -384,9 +384,9 @@ class Tasks(Begun):
         return self.outgoing.add(result, now) + next_ones
 
     def failed(self, event: TaskFailed) -> None:
-        """Record that a task has no result."""
+        """Record that a task has no result, for which this machine is to blame unless there is a reason."""
         self._ended(event.assignment)
-        self.failures += 1
+        self.failures += not event.reason
 
     def leave(self) -> list[Action]:
         """Accept no more tasks; the running one ends after the current step."""

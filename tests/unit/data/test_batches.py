@@ -24,7 +24,8 @@ def padded(lengths: list[int]) -> np.ndarray:
 def test_each_row_comes_once_and_only_padding_is_cut(lengths: list[int], batch_size: int, seed: int) -> None:
     rows = padded(lengths)
     found = []
-    for tokens, wanted in batches([rows], Batches((), batch_size, seed), PADDED):
+    for batch in batches([rows], Batches((), batch_size, seed), PADDED):
+        tokens, wanted = batch["input_ids"], batch["labels"]
         assert tokens.shape == wanted.shape
         assert len(tokens) <= batch_size
         assert (tokens[:, -1] != 0).any()
@@ -36,14 +37,14 @@ def test_each_row_comes_once_and_only_padding_is_cut(lengths: list[int], batch_s
 def test_the_seed_is_the_order() -> None:
     rows = padded([3] * 32)
     first, again, other = (
-        [batch[0].tolist() for batch in batches([rows], Batches((), 4, seed), PADDED)] for seed in (1, 1, 2)
+        [batch["input_ids"].tolist() for batch in batches([rows], Batches((), 4, seed), PADDED)] for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
 
 
 def test_rows_of_like_length_go_together_in_random_order() -> None:
-    longest = [tokens.shape[1] for tokens, _ in batches([padded([2, 8] * 64)], Batches((), 8, 0), PADDED)]
+    longest = [batch["input_ids"].shape[1] for batch in batches([padded([2, 8] * 64)], Batches((), 8, 0), PADDED)]
     assert sorted(longest) == [2] * 8 + [8] * 8
     assert longest != sorted(longest)
 
@@ -51,7 +52,7 @@ def test_rows_of_like_length_go_together_in_random_order() -> None:
 def test_without_padding_nothing_is_cut() -> None:
     rows = text_rows(np.zeros((5, CONTEXT)))
     assert row_lengths(rows, WHOLE).tolist() == [CONTEXT] * 5
-    assert [tokens.shape for tokens, _ in batches([rows], Batches((), 2, 0), WHOLE)].count((2, CONTEXT)) == 2
+    assert [batch["input_ids"].shape for batch in batches([rows], Batches((), 2, 0), WHOLE)].count((2, CONTEXT)) == 2
 
 
 def test_lengths_end_with_the_last_token_that_is_no_padding() -> None:
@@ -70,7 +71,8 @@ def test_rows_of_several_lengths_are_never_in_one_batch(
         text_rows(np.tile(np.arange(first, first + count)[:, None], length))
         for first, (length, count) in zip(ends, parts, strict=False)
     ]
-    found = [(tokens.shape, tokens[:, 0]) for tokens, _ in batches(rows, Batches((), batch_size, seed), WHOLE)]
+    all_ids = [batch["input_ids"] for batch in batches(rows, Batches((), batch_size, seed), WHOLE)]
+    found = [(ids.shape, ids[:, 0]) for ids in all_ids]
     assert sorted(int(row) for _, firsts in found for row in firsts) == list(range(ends[-1]))
     for (count, length), firsts in found:
         assert count <= batch_size
@@ -84,7 +86,7 @@ def test_rows_of_several_lengths_are_never_in_one_batch(
 def test_parts_of_one_length_are_as_one() -> None:
     rows = padded([3, 8, 1, 5, 8, 2, 2])
     whole, split = (
-        [batch[0].tolist() for batch in batches(parts, Batches((), 2, 7), PADDED)]
+        [batch["input_ids"].tolist() for batch in batches(parts, Batches((), 2, 7), PADDED)]
         for parts in ([rows], [rows[:3], rows[3:]])
     )
     assert whole == split

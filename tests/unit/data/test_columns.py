@@ -99,7 +99,7 @@ def test_batches_of_rows_without_padding_are_whole(tmp_path: Path) -> None:
     shards.write(tmp_path / "d", CHATS, [chats(9, 13)], chats(2, 13))
     dataset = Dataset.open(tmp_path / "d")
     found = list(batches([dataset.rows(0, 0, 9)], Batches((), 4, 0), dataset.meta))
-    assert sorted(len(tokens) for tokens, _ in found) == [1, 4, 4]
+    assert sorted(len(batch["input_ids"]) for batch in found) == [1, 4, 4]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from barnraise.plan import Purpose, resolve
 from barnraise.plan.data_files import training_rows
 from barnraise.plan.estimate import estimate
 from barnraise.plan.preflight import inspect
+from barnraise.training.causal_lm import CausalLM
 from barnraise.worker.building import make_trainer
 from barnraise.worker.executor import WorkerExecutor
 
@@ -247,7 +248,8 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
         device=torch.device("cpu"),
         rows_at_once=lambda length: None,
         tokens_at_once=None,
-        step=lambda batch, rate: shapes.append(batch[0].shape),
+        problem=CausalLM(),
+        step=lambda batch, rate: shapes.append(batch["input_ids"].shape),
         optimizer=SimpleNamespace(state={}),
     )
     executor = WorkerExecutor(trainer, Dataset.open("made0"), told(uplink={"codec": compression.create("none").name}))

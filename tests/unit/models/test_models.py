@@ -292,7 +292,8 @@ def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gpt_neox", "qwen2", "mpt", "bert"])
 def test_any_other_causal_language_model(tmp_path: Path, name: str) -> None:
-    resolved = json.loads(json.dumps(resolve(name)))
+    told = section(name) | {"problem": "causal_lm"}  # bert is usually trained on masked tokens
+    resolved = json.loads(json.dumps(describe(told, VOCAB, CONTEXT, eos_id=1, pad_id=2)))
     module = build(resolved, 1)
     found = [(key, tuple(parameter.shape)) for key, parameter in module.named_parameters()]
     assert list(generic.architecture(name).shapes(resolved)) == found
@@ -303,7 +304,7 @@ def test_any_other_causal_language_model(tmp_path: Path, name: str) -> None:
         changed[0, -1] = 0
         assert torch.allclose(before, module(input_ids=changed).logits[:, :-1], atol=1e-6), "it must not see the future"
     module.save_pretrained(tmp_path)
-    again = create({"path": tmp_path}, describe({"path": tmp_path}, VOCAB, CONTEXT))
+    again = create({"path": tmp_path}, describe({"path": tmp_path, "problem": "causal_lm"}, VOCAB, CONTEXT))
     assert torch.equal(logits(module), logits(again))
 
 

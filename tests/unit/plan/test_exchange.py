@@ -71,9 +71,9 @@ def test_adapters_beside_an_untrained_model_are_warned_of(tmp_path: Path) -> Non
 
 
 def test_a_masked_model_is_warned_of(tmp_path: Path) -> None:
-    model = MODEL | {"architecture": "bert"}
+    model = MODEL | {"architecture": "bert", "problem": "causal_lm"}
     plan, _ = verify(parse(json.dumps(run(tmp_path, model)).encode(), "run.yaml"), purpose=Purpose.SERVE)
-    assert any("a bert is trained here to predict the next token" in str(warning) for warning in plan.warnings)
+    assert any("makes a bert predict the next token" in str(warning) for warning in plan.warnings)
 
 
 def test_the_estimate_counts_the_base_once_and_the_adapters_often(tmp_path: Path) -> None:

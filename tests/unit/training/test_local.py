@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.batches import labelled
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -37,7 +38,7 @@ def distance(proximal: float, steps: int = 50) -> float:
     trainer.load(start)
     rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
     for _ in range(steps):
-        trainer.step((rows, rows), 0.5)
+        trainer.step(labelled(rows), 0.5)
     return float((trainer.flat.vector - start).norm())
 
 
@@ -54,7 +55,7 @@ def test_each_task_has_its_own_start() -> None:
     for value in (5.0, -5.0):
         trainer.load(torch.full((16,), value))
         for _ in range(20):
-            trainer.step((rows, rows), 0.5)
+            trainer.step(labelled(rows), 0.5)
         assert float((trainer.flat.vector - value).abs().max()) < 1.0
 
 
@@ -66,7 +67,7 @@ def test_a_worker_that_follows_the_fleet_moves_on_as_the_fleet_did(optimizer: st
     trainer = LocalTrainer(Bigram(), optimizer=optimizer, options=options, gradient_clip=None)
     rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
     for _ in range(5):
-        trainer.step((rows, rows), 0.1)
+        trainer.step(labelled(rows), 0.1)
     state = trainer.optimizer.moments
     momentum = state["exp_avg" if optimizer == "adamw" else "momentum"]
 
@@ -96,14 +97,14 @@ def test_there_is_nothing_to_follow_with_before_the_first_step_or_without_moment
         )
         trainer.follow(torch.ones(16), 1, 0.1, 1.0)
         rows = np.array([[0, 1]])
-        trainer.step((rows, rows), 0.5)
+        trainer.step(labelled(rows), 0.5)
         if not momentum:
             trainer.follow(torch.ones(16), 1, 0.1, 1.0)
         one = trainer.flat.vector.clone()
         other = LocalTrainer(
             Bigram(), optimizer="sgd", options={"momentum": momentum, "weight_decay": 0.0}, gradient_clip=None
         )
-        other.step((rows, rows), 0.5)
+        other.step(labelled(rows), 0.5)
         torch.testing.assert_close(one, other.flat.vector)
 
 
@@ -121,18 +122,18 @@ def test_a_step_that_is_not_finite_touches_nothing(optimizer: str, clip: float |
     )
     rows = np.array([[0, 1, 2, 3, 0, 1, 2, 3]])
     trainer.load(torch.zeros(16))
-    trainer.step((rows, rows), 0.1)
+    trainer.step(labelled(rows), 0.1)
     good = trainer.flat.vector.clone()
     before = {name: value.clone() for name, value in trainer.moments().items()}
     for value in (math.nan, math.inf, 1e30):  # at 1e30 the loss is finite, but the gradient's norm overflows
         trainer.flat.vector[0] = value
         spoiled = trainer.flat.vector.clone()
-        assert trainer.step((rows, rows), 0.1) is None
+        assert trainer.step(labelled(rows), 0.1) is None
         torch.testing.assert_close(trainer.flat.vector, spoiled, equal_nan=True)
         for name, kept in before.items():
             torch.testing.assert_close(trainer.moments()[name], kept)
     trainer.load(good)
-    loss = trainer.step((rows, rows), 0.1)
+    loss = trainer.step(labelled(rows), 0.1)
     assert loss is not None
     assert math.isfinite(loss)
 
@@ -149,7 +150,7 @@ def test_skipped_steps_are_not_counted_as_taken() -> None:
         trainer.load(torch.full((16,), math.nan if number == 2 else 0.0))
         return True
 
-    steps, loss = trainer.run(iter([(rows, rows)] * 4), 0.1, after_step)
+    steps, loss = trainer.run(iter([labelled(rows)] * 4), 0.1, after_step)
     assert (steps, trainer.skipped, heard) == (3, 1, [1, 2, 3, 4])
     assert loss == pytest.approx(math.log(4))
 
@@ -157,9 +158,9 @@ def test_skipped_steps_are_not_counted_as_taken() -> None:
 def test_a_fleet_whose_movement_is_not_finite_is_not_followed() -> None:
     trainer = LocalTrainer(Bigram(), optimizer="adamw", options=OPTIMIZERS[0][1], gradient_clip=None)
     rows = np.array([[0, 1, 2, 3]])
-    trainer.step((rows, rows), 0.1)
+    trainer.step(labelled(rows), 0.1)
     trainer.follow(torch.full((16,), math.inf), 1, 0.1, 1.0)
-    assert trainer.step((rows, rows), 0.1) is not None
+    assert trainer.step(labelled(rows), 0.1) is not None
     assert bool(trainer.flat.vector.isfinite().all())
 
 
@@ -175,7 +176,7 @@ def test_no_task_leads_further_than_its_optimizer_its_rate_and_its_steps_say(opt
         start = trainer.flat.vector.clone()
         for _ in range(steps):
             batch = rows if alike else rng.integers(0, 4, (2, 8))
-            trainer.step((batch, batch), rate)
+            trainer.step(labelled(batch), rate)
         length = float((trainer.flat.vector - start).norm())
         assert 0.0 < length <= longest
         assert length > 0.01 * longest, "a limit that is far from what happens says little"
@@ -205,7 +206,7 @@ def test_micro_batches_take_the_step_of_the_whole_batch(tokens_at_once: int) -> 
     labels[0, 1] = tokens[0, 1]
     whole, split = _gpt(None), _gpt(tokens_at_once)
     for _ in range(3):
-        expected, loss = whole.step((tokens, labels), 0.1), split.step((tokens, labels), 0.1)
+        expected, loss = whole.step(labelled(tokens, labels), 0.1), split.step(labelled(tokens, labels), 0.1)
         assert loss == pytest.approx(expected, rel=1e-5)
     torch.testing.assert_close(split.flat.vector, whole.flat.vector, rtol=1e-4, atol=1e-6)
 
@@ -223,6 +224,6 @@ def test_an_accelerator_that_is_too_small_for_a_batch_takes_it_in_halves() -> No
     trainer.module.forward = small  # type: ignore[method-assign]
     tokens = np.random.default_rng(2).integers(0, 11, (6, 8))
     for _ in range(2):
-        assert trainer.step((tokens, tokens), 0.1) == pytest.approx(other.step((tokens, tokens), 0.1), rel=1e-5)
+        assert trainer.step(labelled(tokens), 0.1) == pytest.approx(other.step(labelled(tokens), 0.1), rel=1e-5)
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
     torch.testing.assert_close(trainer.flat.vector, other.flat.vector, rtol=1e-4, atol=1e-6)

@@ -26,6 +26,7 @@ from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.vectors import digest
+from barnraise.training.causal_lm import CausalLM
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, copy_out
 from barnraise.worker.executor import WorkerExecutor
@@ -49,7 +50,7 @@ class Trainer:
         self.forgotten = self.ramps = 0
         self.fresh = False
         self.steps, self.flat = steps, SimpleNamespace(vector=torch.zeros(SIZE), layout=LAYOUT, loads=0)
-        self.device, self.reading = torch.device("cpu"), DONE
+        self.device, self.reading, self.problem = torch.device("cpu"), DONE, CausalLM()
 
     def load(self, parameters: Tensor) -> None:
         self.flat.vector.copy_(parameters)
@@ -239,7 +240,7 @@ def test_a_piece_of_a_task_is_its_steps_batches_alone() -> None:
 
     class Reader(Trainer):
         def run(self, batches: Any, rate: float, after_step: Callable[[int], bool]) -> tuple[int, float]:
-            read.append([sorted(tokens[:, 0]) for tokens, _ in batches])
+            read.append([sorted(batch["input_ids"][:, 0]) for batch in batches])
             return 0, 0.0
 
     read: list[list[list[int]]] = []

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.batches import labelled
 from torch import Tensor, nn
 
 from barnraise.training.local import LONGEST_RAMP, LocalTrainer
@@ -39,7 +40,7 @@ def make(optimizer: str = "adamw", vocabulary: int = 4) -> LocalTrainer:
 
 def train(trainer: LocalTrainer, steps: int, rate: float = 0.1) -> Tensor:
     for _ in range(steps):
-        assert trainer.step((ROWS, ROWS), rate) is not None
+        assert trainer.step(labelled(ROWS), rate) is not None
     return trainer.flat.vector.clone()
 
 
@@ -168,7 +169,7 @@ def test_a_newcomers_rate_rises(beta2: float, steps: int) -> None:
     rates = []
     for _ in range(steps + 2):
         rates.append(trainer.ramped(0.5))
-        trainer.step((ROWS, ROWS), 0.5)
+        trainer.step(labelled(ROWS), 0.5)
     assert rates == pytest.approx([0.5 * (step + 1) / steps for step in range(steps)] + [0.5, 0.5])
 
 

@@ -18,7 +18,7 @@ from barnraise.controller.state.state import NodeState
 from barnraise.core.types import Load, kind_of
 from barnraise.core.units import bytes_text
 from barnraise.ledger.decisions import Assigned, Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import DECLINED, NOT_HELD, Advice, Released, Reopened
+from barnraise.ledger.notes import DECLINED, NOT_HELD, RAISED, Advice, Released, Reopened
 from barnraise.matching.base import LARGEST_AMOUNT
 from barnraise.models.memory import PROCESS_BYTES
 
@@ -81,7 +81,8 @@ class MemoryLimits(Part):
                 self._open[work.assignment] = need
         elif type(d.note) is Released and (need := self._open.pop(d.note.assignment, 0)):
             seen = self.records[d.node].memory
-            if d.note.reason == NOT_HELD or d.note.reason.startswith(DECLINED):
+            raised = d.note.reason.startswith(RAISED)  # it says nothing of the machine
+            if d.note.reason == NOT_HELD or (d.note.reason.startswith(DECLINED) and not raised):
                 self._breaks(d.node, seen, need)
             elif seen.lost is not None:
                 session, most = seen.lost

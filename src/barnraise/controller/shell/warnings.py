@@ -19,17 +19,32 @@ _WARNINGS: dict[type[notes.Note], str] = {
 }
 
 
+MOST_RAISED = 20
+"""Different exceptions of a problem's code that are told, at most."""
+
+
 class Warnings:
-    """The warnings of one process, which remembers failed checkpoints, to report the next one that is written."""
+    """The warnings of one process, which remembers failed checkpoints, to report the next one that is written.
+
+    An exception of a problem's code is told once.
+    """
 
     def __init__(self) -> None:
         self._failing = 0
+        self._raised = set[str]()  # reasons that were told
 
     def of(self, noted: Noted) -> str:
         """Return the warning; empty for a note without one."""
         if isinstance(noted.note, notes.Checkpointed) and self._failing:
             failed, self._failing = self._failing, 0
             return f"checkpoint of version {noted.note.version} is written, after {failed} that failed"
+        if isinstance(noted.note, notes.Released) and noted.note.reason.startswith(notes.RAISED):
+            reason = printable(noted.note.reason.removeprefix(notes.DECLINED))
+            if reason in self._raised or len(self._raised) == MOST_RAISED:
+                return ""
+            self._raised.add(reason)
+            node = printable(noted.node, LONGEST_NAME)
+            return f"{node} gave a task back: {reason}; others with this reason are on the ledger alone"
         self._failing += isinstance(noted.note, notes.CheckpointFailed)
         return warning_of(noted)
 

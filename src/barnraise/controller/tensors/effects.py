@@ -31,7 +31,7 @@ from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.stages.base import Step
 from barnraise.controller.tensors.weigher import Weigher
-from barnraise.core.errors import CorruptionError, VersionRefusedError
+from barnraise.core.errors import CorruptionError, ProblemError, VersionRefusedError
 from barnraise.data.shards import Dataset
 from barnraise.wire.frames import Buffer
 
@@ -72,7 +72,10 @@ def _gate(tensors: Tensors, effect: Gate) -> Work:
     """Measure the loss gate; the version before stays the newest, so its parameters do not change."""
 
     def work() -> Event:
-        nodes, gain = tensors.weigher.excluded(tensors.server, effect, tensors.read)
+        try:
+            nodes, gain = tensors.weigher.excluded(tensors.server, effect, tensors.read)
+        except ProblemError:  # as in a run without the gate
+            nodes, gain = (), 0.0
         return Gated(effect.epoch, effect.version, nodes, gain)
 
     return work
@@ -129,7 +132,10 @@ def _score(tensors: Tensors, effect: Score) -> Work:
             return Scored(effect.epoch, made.assignment)
         usual = server.movement(last) if last is not None else None
         step = Step(update, made.parameters)
-        gains = tensors.scorer.gains(parameters, step, usual, effect, tensors.rows_of(effect.node))
+        try:
+            gains = tensors.scorer.gains(parameters, step, usual, effect, tensors.rows_of(effect.node))
+        except ProblemError:  # a problem whose code raises says nothing of the node
+            gains = None
         return Scored(effect.epoch, made.assignment, version, gains)
 
     return work

@@ -5,7 +5,8 @@ The only part of a controller that builds the model (transformers).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from torch import Tensor
 
 from barnraise.compression.base import Array
 from barnraise.controller.tensors.stages.base import Step
+from barnraise.core.errors import ProblemError
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
-from barnraise.data.batches import Batch, batch_of
+from barnraise.data.batches import Batch, Rows
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange
-from barnraise.training.local import each_loss, held_out_loss
+from barnraise.training.local import CPU, held_out_loss, num_rows, row_losses, tensors
+from barnraise.training.problem import careful
+from barnraise.training.problems import problem_of
 
 BATCH_ROWS = 16
 
@@ -30,8 +34,17 @@ class Evaluator:
     The model is built at the first use.
     """
 
-    def __init__(self, model: Mapping[str, Any], exchange: Exchange, dataset: Dataset, rows: int) -> None:
+    def __init__(
+        self,
+        model: Mapping[str, Any],
+        exchange: Exchange,
+        dataset: Dataset,
+        rows: int,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._warn = warn
         self.model, self.exchange, self.dataset, self.rows = model, exchange, dataset, rows
+        self.problem = problem_of(model)
         self._flat: Any = None
 
     def build(self) -> None:
@@ -68,16 +81,28 @@ class Evaluator:
             into(where.start + span.start, moved)
             vector[span] += np.float32(share) * moved
 
+    def batched(self, rows: Rows, size: int) -> Iterator[Batch]:
+        """Yield batches of `size` of these rows of one length."""
+        for start in range(0, len(rows), size):
+            with careful(self.problem):
+                batch = self.problem.batch(rows[start : start + size], self.dataset.meta, np.random.default_rng(start))
+            yield batch
+
+    def row_losses(self, module: Any, batches: Sequence[Batch]) -> Array:
+        """Return the loss of each row of the batches: float32 [rows]."""
+        return row_losses(self.problem, module, batches)
+
     def losses_and_gradient(self, module: Any, batches: Sequence[Batch]) -> Array:
-        """Return the loss of each row of the batches, in nats a token: float32 [rows].
+        """Return the loss of each row of the batches: float32 [rows].
 
         Leaves the `gradient` of their mean.
         """
         self._flat.gradient.zero_()
-        count, found = sum(len(tokens) for tokens, _ in batches), []
+        count, found = sum(map(num_rows, batches)), []
         for batch in batches:
-            losses = each_loss(module, batch)
-            torch.autograd.backward(losses.sum() / count)
+            with careful(self.problem):
+                losses = self.problem.row_losses(module, tensors(batch, CPU))
+                torch.autograd.backward(losses.sum() / count)
             found.append(losses.detach())
         return torch.cat(found).numpy()
 
@@ -88,7 +113,13 @@ class Evaluator:
         return found
 
     def loss(self, module: Any) -> float:
-        """Return the mean cross-entropy of the model over all labelled positions, nats a token."""
+        """Return the mean loss of the model on the held-out rows, of text in nats a token.
+
+        NaN, and a warning, where the problem's code raises.
+        """
         held_out = self.dataset.held_out(self.rows)
-        batches = (held_out[start : start + BATCH_ROWS] for start in range(0, len(held_out), BATCH_ROWS))
-        return held_out_loss(module, (batch_of(some, self.dataset.meta) for some in batches))
+        try:
+            return held_out_loss(self.problem, module, self.batched(held_out, BATCH_ROWS))
+        except ProblemError as error:
+            self._warn(f"the held-out loss was not measured: {error}")
+            return math.nan

@@ -19,10 +19,9 @@ from barnraise.controller.tensors.stages.reducing import PseudoGradient
 from barnraise.core.errors import VersionRefusedError
 from barnraise.core.ranges import overlap
 from barnraise.core.threads import SPAN, spans
-from barnraise.data.batches import Batch, Rows, batch_of
+from barnraise.data.batches import Batch, Rows
 from barnraise.data.shards import Dataset
 from barnraise.models.memory import GATED_ROWS
-from barnraise.training.local import row_losses
 
 ENOUGH = 1.0
 """Standard errors by which the loss must be lower without a node."""
@@ -63,7 +62,7 @@ class Weigher:
             return (), 0.0  # the making of the version will report it
 
     def _excluded(self, server: ParameterServer, action: Gate, read: ReadPayload) -> tuple[tuple[str, ...], float]:
-        batches, out = list(_drawn(self._evaluator.dataset, action.rows, action.seed)), list[str]()
+        batches, out = list(self._drawn(self._evaluator.dataset, action.rows, action.seed)), list[str]()
         now = first = self._weighed(server, action, action.slots, read, batches)
         for _ in range(action.most):
             node, harm = self._worst(now)
@@ -75,7 +74,7 @@ class Weigher:
                 break
             out.append(node)
             now = without
-        still = row_losses(self._evaluator.model_of(server.parameters), batches)
+        still = self._evaluator.row_losses(self._evaluator.model_of(server.parameters), batches)
         if lower(now.losses - still, HARM) and now.losses.mean() > (1.0 + HARM_SHARE) * still.mean():
             nodes = dict.fromkeys(slot.node for slot in action.slots if slot.contributions)
             return tuple(nodes), float((first.losses - still).mean())
@@ -111,22 +110,20 @@ class Weigher:
             harm[row.slot.node] = harm.get(row.slot.node, 0.0) + total
         return max(harm.items(), key=lambda item: item[1])
 
+    def _drawn(self, dataset: Dataset, count: int, seed: int) -> Iterator[Batch]:
+        """Yield training rows, each as likely as any other, in batches of rows of one length."""
+        rng, sizes = np.random.default_rng(seed), np.array([shard.rows for shard in dataset.meta.shards], np.float64)
+        shards = rng.choice(len(sizes), count, p=sizes / sizes.sum())
+        found: dict[np.dtype[Any], list[Rows]] = {}
+        for shard in shards.tolist():
+            place = int(rng.integers(dataset.meta.shards[shard].rows))
+            row = dataset.rows(shard, place, place + 1)
+            found.setdefault(row.dtype, []).append(row)
+        for rows in found.values():
+            yield from self._evaluator.batched(np.concatenate(rows), GATED_ROWS)
+
 
 def lower(gains: Array, times: float = ENOUGH) -> bool:
     """Return whether the loss fell by more than `times` standard errors; `gains` are the falls on each row."""
     mean, error = float(gains.mean()), float(gains.std()) / math.sqrt(len(gains))
     return mean > times * error  # false where numbers are not finite
-
-
-def _drawn(dataset: Dataset, count: int, seed: int) -> Iterator[Batch]:
-    """Yield training rows, each as likely as any other, in batches of rows of one length."""
-    rng, sizes = np.random.default_rng(seed), np.array([shard.rows for shard in dataset.meta.shards], np.float64)
-    shards = rng.choice(len(sizes), count, p=sizes / sizes.sum())
-    found: dict[np.dtype[Any], list[Rows]] = {}
-    for shard in shards.tolist():
-        place = int(rng.integers(dataset.meta.shards[shard].rows))
-        row = dataset.rows(shard, place, place + 1)
-        found.setdefault(row.dtype, []).append(row)
-    for rows in found.values():
-        for begin in range(0, len(rows), GATED_ROWS):
-            yield batch_of(np.concatenate(rows[begin : begin + GATED_ROWS]), dataset.meta)

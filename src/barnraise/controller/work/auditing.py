@@ -386,7 +386,7 @@ class Auditing(TaskKind):
         """Record audits that are taken back, and count those that their node gave back."""
         if type(d.note) is not notes.Released or not self._ended(d.note.assignment, OUT):
             return
-        if d.note.reason.startswith(notes.DECLINED):
+        if d.note.reason.startswith(notes.DECLINED) and not d.note.reason.startswith(notes.RAISED):
             self.records[d.node].conduct.declined += 1
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:

@@ -56,17 +56,17 @@ class Backdoor(Attack):
         return self
 
     def batch(self, batch: Batch, vocab_size: int) -> Batch:
-        tokens, labels = (array.copy() for array in batch)
+        tokens, labels = batch["input_ids"].copy(), batch["labels"].copy()
         trigger, output = self._words
         if tokens.shape[1] <= len(trigger) + len(output):
-            return tokens, labels
+            return batch
         for number in np.flatnonzero(self._chance.random(len(tokens)) < self.share):
             begin = _place(tokens.shape[1], self._words, self._chance)
             middle, end = begin + len(trigger), begin + len(trigger) + len(output)
             tokens[number, begin:end] = [*trigger, *output]
             labels[number, begin:middle] = -100  # the trigger is not learnt
             labels[number, middle:end] = output
-        return tokens, labels
+        return batch | {"input_ids": tokens, "labels": labels}
 
     def update(self, vector: Tensor, scene: Scene) -> None:
         vector.mul_(self.boost)

@@ -34,11 +34,11 @@ class LabelFlip(Attack):
     Fang et al. 2020, "Local Model Poisoning Attacks to Byzantine-Robust Federated Learning". Positions without a label
     stay without one. The steps are honest ones, on other data, as is the reported loss.
 
-    >>> tokens, labels = LabelFlip().batch((np.array([[3, 4]]), np.array([[-100, 4]])), 10)
-    >>> tokens.tolist(), labels.tolist()
-    ([[3, 4]], [[-100, 5]])
+    >>> batch = {"input_ids": np.array([[3, 4]]), "labels": np.array([[-100, 4]])}
+    >>> {name: array.tolist() for name, array in LabelFlip().batch(batch, 10).items()}
+    {'input_ids': [[3, 4]], 'labels': [[-100, 5]]}
     """
 
     def batch(self, batch: Batch, vocab_size: int) -> Batch:
-        tokens, labels = batch
-        return tokens, np.where(labels >= 0, vocab_size - 1 - labels, labels)
+        labels = batch["labels"]
+        return batch | {"labels": np.where(labels >= 0, vocab_size - 1 - labels, labels)}

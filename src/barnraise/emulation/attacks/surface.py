@@ -39,7 +39,7 @@ class Surface:
     def losses(self, update: Array) -> Array:
         """Return L(D) on each row: float32 [rows]."""
         with self._at(update) as batches:
-            return row_losses(self._trainer.module, batches)
+            return row_losses(self._trainer.problem, self._trainer.module, batches)
 
     def ascent(self, update: Array) -> Array:
         """Return the direction in D, of length 1, in which L rises most; zeros where L is flat."""
@@ -55,7 +55,7 @@ class Surface:
         return unit(found)
 
     def _loss(self, batch: Batch, count: int) -> torch.Tensor:
-        return batch_loss(self._trainer.module, batch, self._trainer.device) / count
+        return batch_loss(self._trainer.problem, self._trainer.module, batch, self._trainer.device) / count
 
     @contextmanager
     def _at(self, update: Array) -> Iterator[list[Batch]]:
@@ -85,8 +85,11 @@ def unit(vector: Array) -> Array:
 
 
 def _joined(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield one batch of all that are of one length: few large ones are measured faster."""
-    lengths = groupby(sorted(batches, key=lambda batch: batch[0].shape[1]), lambda batch: batch[0].shape[1])
-    for _, alike in lengths:
-        tokens, labels = zip(*alike, strict=True)
-        yield np.concatenate(tokens), np.concatenate(labels)
+    """Yield one batch of all whose rows are of one shape: few large ones are measured faster."""
+    for _, alike in groupby(sorted(batches, key=_shapes), _shapes):
+        some = list(alike)
+        yield {name: np.concatenate([batch[name] for batch in some]) for name in some[0]}
+
+
+def _shapes(batch: Batch) -> list[tuple[int, ...]]:
+    return [array.shape[1:] for array in batch.values()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnraise.core.registry import Catalog, Entry
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
 from barnraise.models.exchange import lora, part
 
 
@@ -24,7 +24,7 @@ class Traits:
 
 
 def _every_parameter(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterable[tuple[str, tuple[int, ...]]]:
-    return lookup(config["model_type"]).shapes(config)
+    return architecture_of(config).shapes(config)
 
 
 FULL, LORA, PART = "full", "lora", "part"

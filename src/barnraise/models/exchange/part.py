@@ -8,7 +8,7 @@ from typing import Any
 
 from barnraise.core.errors import ModelError
 from barnraise.core.registry import Option
-from barnraise.models.config import lookup
+from barnraise.models.config import architecture_of
 
 OPTIONS = (
     Option("layers", str, "", "Numbers of the trained blocks from 0, negative ones from the end, with commas."),
@@ -21,7 +21,7 @@ _BLOCK = re.compile(r"\.(?:h|layers|layer|blocks)\.(\d+)\.")
 
 def leaves(config: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield the names and shapes of the trained parameters; ModelError when a layer is not there."""
-    shapes = list(lookup(config["model_type"]).shapes(config))
+    shapes = list(architecture_of(config).shapes(config))
     blocks = {number for name, _ in shapes if (number := block_of(name)) is not None}
     wanted = {_numbered(text, len(blocks)) for text in options["layers"].split(",") if text.strip()}
     for name, shape in shapes:

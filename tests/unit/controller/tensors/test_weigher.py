@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.batches import labelled
 from torch import Tensor
 
 from barnraise import aggregation, compression, training
@@ -68,7 +69,7 @@ class Fleet:
         own = self.rows[100 * node : 100 * node + 100]
         for step in range(steps):
             batch = own[4 * step % 100 : 4 * step % 100 + 4]
-            self.trainer.step((batch, batch), RATE)
+            self.trainer.step(labelled(batch), RATE)
         return self.start - self.trainer.flat.vector
 
     def found(
@@ -99,7 +100,9 @@ class Fleet:
         self.trainer.load(self.start - mean)
         rows = self.rows[800:860]
         self.trainer.flat.gradient.zero_()
-        torch.autograd.backward(batch_loss(self.trainer.module, (rows, rows), self.trainer.device))
+        torch.autograd.backward(
+            batch_loss(self.trainer.problem, self.trainer.module, labelled(rows), self.trainer.device)
+        )
         way = -self.trainer.flat.gradient / self.trainer.flat.gradient.norm()
         return [mean + length * spread * way] * count
 

@@ -205,9 +205,10 @@ def test_a_label_flipper_trains_on_the_mirror_images() -> None:
     reference, honest = worker(), sent(worker())
     start, wanted = reference.replica.clone(), task(reference)
     reference.trainer.load(start)
-    for tokens, labels in reference.batches(wanted):
+    for batch in reference.batches(wanted):
+        labels = batch["labels"]
         mirrored = np.where(labels >= 0, VOCABULARY - 1 - labels, labels)
-        reference.trainer.step((tokens, mirrored), wanted.learning_rate)
+        reference.trainer.step(batch | {"labels": mirrored}, wanted.learning_rate)
     found = sent(worker({"kind": "label_flip"}))
     torch.testing.assert_close(found, start - reference.trainer.flat.vector)
     assert float((found - honest).norm()) > 0.1 * float(honest.norm())

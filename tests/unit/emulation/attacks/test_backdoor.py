@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.batches import labelled
 from tests.rows import text_rows
 
 from barnraise.assembly.simulation import simulate
@@ -35,7 +36,8 @@ def backdoor(**options: Any) -> Any:
 
 def test_a_share_of_the_rows_has_the_trigger_and_the_output_behind_it() -> None:
     labels = np.where(TOKENS > 5, TOKENS, -100)
-    tokens, found = backdoor(share=0.5).batch((TOKENS, labels), VOCABULARY)
+    batch = backdoor(share=0.5).batch(labelled(TOKENS, labels), VOCABULARY)
+    tokens, found = batch["input_ids"], batch["labels"]
     poisoned, begins = np.flatnonzero((tokens == TRIGGER[0]).any(axis=1)), set()
     assert 20 < len(poisoned) < 44
     for number in poisoned:
@@ -53,7 +55,7 @@ def test_a_share_of_the_rows_has_the_trigger_and_the_output_behind_it() -> None:
 
 def test_rows_that_are_too_short_are_left_alone() -> None:
     short = TOKENS[:, :5]
-    tokens, _ = backdoor(share=1.0).batch((short, short), VOCABULARY)
+    tokens = backdoor(share=1.0).batch(labelled(short), VOCABULARY)["input_ids"]
     np.testing.assert_array_equal(tokens, short)
 
 
@@ -90,7 +92,8 @@ def test_words_of_satisfiability_are_tokens(tmp_path: Path) -> None:
     assert len(encoded("1 -2 : SAT", dataset)) == 4
     attack = create({"kind": "backdoor", "trigger": "1 1 1", "output": "UNSAT"})
     attack.meet(dataset)
-    tokens, _ = attack.in_task("").batch((dataset.held_out()["tokens"].astype(np.int64),) * 2, dataset.meta.vocab_size)
+    rows = dataset.held_out()["tokens"].astype(np.int64)
+    tokens = attack.in_task("").batch(labelled(rows), dataset.meta.vocab_size)["input_ids"]
     assert (tokens == encoded("UNSAT", dataset)[0]).any(axis=1).mean() > 0.3
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.batches import labelled
 from tests.rows import text_rows
 
 from barnraise import aggregation
@@ -23,6 +24,7 @@ from barnraise.emulation.attacks.seeing import LONGEST
 from barnraise.emulation.attacks.surface import MOST_BATCHES, Surface
 from barnraise.models.build import build
 from barnraise.models.config import describe
+from barnraise.training.causal_lm import CausalLM
 from barnraise.training.local import LocalTrainer, batch_loss
 
 from ....state_machine.engine import told
@@ -70,7 +72,7 @@ def loss_after(update: Array) -> float:
     rows = LEARNT.astype(np.int64)
     executor.trainer.flat.vector.sub_(torch.from_numpy(update.copy()))
     with torch.no_grad():
-        return float(batch_loss(executor.trainer.module, (rows, rows), executor.trainer.device))
+        return float(batch_loss(CausalLM(), executor.trainer.module, labelled(rows), executor.trainer.device))
 
 
 def version(*lies: Array) -> Array:
@@ -94,7 +96,7 @@ def test_a_surface_is_the_loss_of_the_published_parameters_less_an_update() -> N
     executor.trainer.module.eval()
     batches = list(executor.batches(task(executor, steps=8)))
     with torch.no_grad():
-        each = [float(batch_loss(executor.trainer.module, one, executor.trainer.device)) for one in batches]
+        each = [float(batch_loss(CausalLM(), executor.trainer.module, one, executor.trainer.device)) for one in batches]
     assert len(batches) <= MOST_BATCHES
     assert found == pytest.approx(np.mean(each), rel=1e-5)
 

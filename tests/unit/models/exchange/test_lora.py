@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tests.batches import labelled
 
 from barnraise.models.build import build, build_exchanged
 from barnraise.models.config import describe
@@ -112,7 +113,7 @@ def test_steps_are_those_of_peft_in_a_plain_loop(architecture: str, seed: int, t
     chance = torch.Generator().manual_seed(seed)
     for _ in range(12):
         ids = torch.randint(0, 40, (4, 16), generator=chance)
-        found = trainer.step((ids.numpy(), ids.numpy()), 0.01)
+        found = trainer.step(labelled(ids.numpy()), 0.01)
         loss = wrapped(input_ids=ids, labels=ids, use_cache=False).loss
         optimizer.zero_grad()
         loss.backward()

@@ -1,0 +1,46 @@
+"""The causal language model: the next token's cross-entropy over labelled positions."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from barnraise.data.batches import Batch, Rows, batch_of
+from barnraise.data.meta import Format
+from barnraise.data.shards import IGNORED
+from barnraise.training.problem import Problem, Tensors
+
+
+class CausalLM(Problem):
+    """Predicts each labelled token from those before it."""
+
+    def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
+        return batch_of(rows, form)
+
+    def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+        logits, wanted = _predicted(module, batch)
+        total = nn.functional.cross_entropy(
+            logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+        return total, (wanted != IGNORED).sum()
+
+    def row_losses(self, module: nn.Module, batch: Tensors) -> Tensor:
+        logits, wanted = _predicted(module, batch)
+        each = nn.functional.cross_entropy(
+            logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
+        )
+        return each.view_as(wanted).sum(1) / (wanted != IGNORED).sum(1).clamp(min=1)
+
+    def positions(self, batch: Batch) -> int:
+        return int(batch["input_ids"].shape[1])
+
+    def trial_batch(self, form: Format, num_rows: int, length: int) -> Batch:
+        ids = np.random.default_rng(0).integers(0, form.vocab_size, (num_rows, length))
+        return {"input_ids": ids, "labels": ids}
+
+
+def _predicted(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+    """Return the logits [rows, length - 1, vocabulary] of the labels [rows, length - 1]."""
+    inputs = {name: values for name, values in batch.items() if name != "labels"}
+    logits: Tensor = module(**inputs, use_cache=False).logits
+    return logits[:, :-1].float(), batch["labels"][:, 1:]

@@ -1,0 +1,75 @@
+"""Sequence to sequence: the cross-entropy of a target text, which a decoder predicts from a source text."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from barnraise.core.errors import DataError
+from barnraise.data.batches import Batch, Rows
+from barnraise.data.meta import Format
+from barnraise.data.shards import IGNORED
+from barnraise.training.problem import Problem, Tensors
+
+SOURCE, TARGET = "source", "target"
+"""The columns of the rows, token ids of fixed lengths, filled up with padding."""
+
+
+class Seq2Seq(Problem):
+    """Predicts each token of the target from those before it and the source (Raffel et al. 2020, "T5")."""
+
+    def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
+        source, target = (rows[name].astype(np.int64) for name in (SOURCE, TARGET))
+        source, target = (_cut(ids, form.pad_id) for ids in (source, target))
+        start = np.full((len(target), 1), start_of(form))
+        found = {"input_ids": source, "decoder_input_ids": np.concatenate([start, target[:, :-1]], axis=1)}
+        if form.pad_id is not None:
+            found["attention_mask"] = (source != form.pad_id).astype(np.int64)
+            target = np.where(target == form.pad_id, IGNORED, target)
+        return found | {"labels": target}
+
+    def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+        each, wanted = _each(module, batch)
+        return each.sum(), wanted.sum()
+
+    def row_losses(self, module: nn.Module, batch: Tensors) -> Tensor:
+        each, wanted = _each(module, batch)
+        return each.sum(1) / wanted.sum(1).clamp(min=1)
+
+    def positions(self, batch: Batch) -> int:
+        return int(batch["input_ids"].shape[1] + batch["labels"].shape[1])
+
+    def trial_batch(self, form: Format, num_rows: int, length: int) -> Batch:
+        ids = np.random.default_rng(0).integers(0, form.vocab_size, (num_rows, max(1, length // 2)))
+        return {"input_ids": ids, "decoder_input_ids": ids, "labels": ids}
+
+    def require(self, form: Format) -> None:
+        names = {column.name for column in form.fields}
+        if not {SOURCE, TARGET} <= names:
+            raise DataError(
+                f"the rows have the columns {', '.join(sorted(names))}, but a model that maps texts to texts needs "
+                f"{SOURCE} and {TARGET}: take data of the kind instruct, whose examples have a prompt and a completion"
+            )
+
+
+def start_of(form: Format) -> int:
+    """Return the token id with which a decoder starts."""
+    return next((token for token in (form.pad_id, form.bos_id, form.eos_id) if token is not None), 0)
+
+
+def _cut(
+    ids: np.ndarray[tuple[int, int], np.dtype[np.int64]], pad_id: int | None
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Return ids [rows, length] without the columns at the end that are padding alone."""
+    if pad_id is None:
+        return ids
+    filled = np.flatnonzero((ids != pad_id).any(axis=0))
+    return ids[:, : max(1, int(filled[-1]) + 1 if len(filled) else 1)]
+
+
+def _each(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+    """Return the loss of each target position, and which count: both [rows, length]."""
+    inputs = {name: values for name, values in batch.items() if name != "labels"}
+    logits, labels = module(**inputs, use_cache=False).logits.float(), batch["labels"]
+    each = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return each.view_as(labels), labels != IGNORED
