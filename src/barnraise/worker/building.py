@@ -86,6 +86,10 @@ def make_trainer(
     from barnraise.training.local import LocalTrainer
 
     inner = settings.inner
+    if means is not None and means.device.startswith("cuda") and not settings.stateless:
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     return LocalTrainer(
         module,
         optimizer=inner.optimizer,
