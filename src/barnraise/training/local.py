@@ -144,7 +144,7 @@ class LocalTrainer:
     def _step_unread(self, batch: Batch, learning_rate: float) -> tuple[Tensor, Tensor]:
         """Take one step without waiting for its result: the loss and 1, or twice 0 where they are not finite.
 
-        A gradient that is not finite counts as 0 then: the step follows momentum and weight decay alone, and the moments
+        A gradient that is not finite counts as 0 then: the step follows momentum and weight decay alone, and moments
         fade by one step.
         """
         loss, norm = self._gradient(batch)
