@@ -61,7 +61,7 @@ class Recipe:
     steps: int = 1
     excess: float = 1.0
     workers: int = 4
-    batch: int = 4
+    batch: int = 1
     codec: str = "none"
     options: dict[str, Any] = field(default_factory=dict)
     inner: str = "adamw"
@@ -77,10 +77,13 @@ class Recipe:
         return make_codec(self.codec, self.options)
 
     def stretch(self, ratio: float, size: int) -> float:
-        """Return the time of a run over that of its steps alone at R = `ratio`; inf where the rounds do not fit."""
+        """Return the time of a run over that of its steps alone; inf where the rounds do not fit.
+
+        `ratio` is R with the tokens of a step of one row.
+        """
         if self.kind == "lone":
             return 1.0
-        sent = self.bytes_a_value(size) * ratio / 6 * 4 / self.batch  # steps that one payload takes one way
+        sent = self.bytes_a_value(size) * ratio / 6 / self.batch  # steps that one payload takes one way
         ring = 2 * (self.workers - 1) / self.workers * sent
         match self.kind:
             case "streaming":

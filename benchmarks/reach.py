@@ -14,7 +14,7 @@ at every R. Every side has the same number of trials at each R on the first seed
 others (`--seeds`, `--orders`). Trials are kept in `--results`, one a line, in order of their worth: a campaign that is
 ended early has all sides at R = 1, 10, 100 and 1,000 before more seeds.
 
-The mapping bends where a run is short. Here a lone worker takes `--tokens` / 512 steps, one of a real run a hundred
+The mapping bends where a run is short. Here a lone worker takes `--tokens` / 128 steps, one of a real run a hundred
 times as many. A delay of some steps, rounds of H steps and the start and end of a run weigh more in the short one. A
 larger model also trains well on more tokens a step, which lowers R.
 """
@@ -22,8 +22,7 @@ larger model also trains well on more tokens a step, which lowers R.
 from __future__ import annotations
 
 import argparse
-import csv
-import statistics
+import math
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -34,6 +33,7 @@ from typing import Any
 import miles
 import torch
 from _races import DATA, At, Known, files, reached
+from _reach_report import USUAL_STEP, Row, Share, machines, picture, table
 from _rivals import POINTS, Bench, Recipe, play
 from peers.common import ADAMW
 
@@ -42,9 +42,8 @@ from barnraise.plan import Purpose, resolve
 from barnraise.plan.resolve import Plan
 
 PARAMETERS = 124_800
-ROWS, CONTEXT = 4, 128
-STEP_TOKENS = ROWS * CONTEXT
-RATE = 5120.0
+STEP_TOKENS = CONTEXT = 128
+RATE = 1280.0
 """Tokens a second of a worker: a step takes 0.1 s. The link follows from R; its delay is a hundredth of a step."""
 
 DELAY_MS = 1.0
@@ -60,19 +59,19 @@ PEAK = 0.004
 
 LONE = [
     Recipe("lone", rate, workers=1, batch=batch, average=0.1)
-    for rate, batch in ((0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4), (0.006, 8))
+    for rate, batch in ((0.002, 1), (0.004, 1), (0.003, 4), (0.002, 4), (0.006, 4), (0.01, 4))
 ]
-LATE = ((10, 1), (30, 5), (130, 43))
+LATE = ((30, 5), (10, 1), (130, 43))
 """Steps of a round of Streaming DiLoCo, and how late a fragment is taken in."""
 
 INT4: dict[str, Any] = {"excess": 2.0, "codec": "int4"}
 RIVALS: dict[str, list[Recipe]] = {
-    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (5, 15)],
-    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (10, 30)],
-    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (10, 30)],
+    "SparseLoCo": [Recipe("sparse", PEAK, h, 2.0, codec="sparse_loco", options=SPARSE) for h in (15, 5)],
+    "DiLoCo int4": [Recipe("diloco", PEAK, h, **INT4) for h in (30, 10)],
+    "MuLoCo int4": [Recipe("diloco", PEAK, h, inner="muon", **INT4) for h in (30, 10)],
     "Streaming DiLoCo int4": [Recipe("streaming", PEAK, h, fragments=3, wait=late, **INT4) for h, late in LATE],
-    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (5, 15)],
-    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (10, 30)],
+    "HeLoCo int4": [Recipe("heloco", PEAK, h, **INT4) for h in (15, 5)],
+    "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (30, 10)],
     "a lone worker with Muon": [Recipe("lone", 0.003, workers=1, average=0.1, inner="muon")],
 }
 AUTO, HAND, HOSTED = "ours, auto", "ours, by hand", "ours, auto, controller behind such a link"
@@ -90,7 +89,7 @@ OURS: dict[str, dict[float, list[str]]] = {
     },
     HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
-USUAL = f"_momentum100_e2@{PEAK:g}"
+USUAL = f"_momentum100_batch1_e2@{PEAK:g}"
 """Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
 
 SIDES = [
@@ -98,15 +97,6 @@ SIDES = [
     "HeLoCo int4", "DiLoCo float32", HOSTED,
 ]  # fmt: skip
 """Sides in the order in which they are trained."""
-
-MACHINES = {"a phone's core": 106e9, "a laptop's GPU": 5e12, "an RTX 4090": 165e12, "an H100": 989e12}
-"""Peak FLOP/s: Cortex-X4 at 3.3 GHz with four FMA pipes of 128 bits (float32); a laptop's GPU that does 2 TFLOP/s in
-use; the makers' figures for dense bf16."""
-
-IN_USE = 0.4
-"""Share of a machine's peak that training reaches, as `barnraise check` takes it."""
-
-USUAL_STEP, USUAL_MBIT = 16_384, 10.0
 
 
 @dataclass(frozen=True)
@@ -157,7 +147,7 @@ class Campaign:
     def _train(self, recipe: Recipe, seed: int, order: int) -> Trained:
         bench = self._open(seed, order, recipe.inner)
         curve = play(bench, recipe, 1e6 * self.options.tokens)
-        steps = recipe.batch / ROWS  # a step of more rows takes longer
+        steps = recipe.batch  # a step of more rows takes longer
         return Trained([(one.steps * steps, one.tokens, one.loss) for one in curve])
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
@@ -173,7 +163,7 @@ class Campaign:
             "model": miles.MODEL,
             "data": {"kind": "text", "files": files(self.options.data), "context": CONTEXT},
             "evaluation": {"rows": 256},
-            "training": {"tokens": 1_000_000, "batch_size": ROWS, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
+            "training": {"tokens": 1_000_000, "batch_size": 1, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
         }
         return resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
 
@@ -199,20 +189,23 @@ class Choice:
     ratio: float
     way: Recipe | str
 
-    def share(self, campaign: Campaign, seed: int, order: int) -> float | None:
-        """Return the time to the lone worker's loss over its time; inf where it is missed, None where not trained."""
+    def share(self, campaign: Campaign, seed: int, order: int) -> Share | None:
+        """Return the time to the lone worker's loss over its time; None without a trial, or where it does not fit."""
         alone = best_lone(campaign)
         target = campaign.rival(alone, seed, order) if alone else None
-        stretch = 1.0
+        stretch = self.way.stretch(self.ratio, PARAMETERS) if isinstance(self.way, Recipe) else 1.0
+        if stretch == math.inf:
+            return None
         if isinstance(self.way, Recipe):
-            stretch = self.way.stretch(self.ratio, PARAMETERS)
-            found = campaign.rival(self.way, seed, order) if stretch < float("inf") else Trained([])
+            found = campaign.rival(self.way, seed, order)
         else:
             found = campaign.ours(self.way, self.ratio, seed, order)
         if target is None or found is None:
             return None
-        at = reached(found.points(stretch), target.loss)
-        return at[0] / target.curve[-1][0] if at else float("inf")
+        points, whole = found.points(stretch), target.curve[-1][0]
+        if at := reached(points, target.loss):
+            return Share(at[0] / whole, True)
+        return Share(points[-1].seconds / whole, False)
 
 
 def best_lone(campaign: Campaign) -> Recipe | None:
@@ -231,14 +224,14 @@ def choices(side: str, ratio: float) -> list[Choice]:
 
 def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     """Return the best trial of a side at one R on the first seed; of those that miss the loss, any."""
-    shares = [(share, place) for place, one in enumerate(choices(side, ratio)) if (share := one.share(campaign, 0, 0))]
-    return choices(side, ratio)[min(shares)[1]] if shares else None
+    found = [(share.rank, one) for one in choices(side, ratio) if (share := one.share(campaign, 0, 0))]
+    return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def train(campaign: Campaign, seeds: int, orders: int) -> None:
+def train(campaign: Campaign, options: Namespace) -> None:
     """Train all that is missing, what matters most first."""
-    more = [(seed, order) for seed in range(seeds) for order in range(orders) if seed or order]
-    for ratios in (RATIOS[:COARSE], RATIOS[COARSE:]):
+    more = runs(options)[1:]
+    for ratios in (options.ratios[:COARSE], options.ratios[COARSE:]):
         for side in SIDES:
             for ratio in ratios:
                 for one in choices(side, ratio):
@@ -249,34 +242,19 @@ def train(campaign: Campaign, seeds: int, orders: int) -> None:
                 one.share(campaign, seed, order)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A side at one R: the best trial's time over the lone worker's, on each seed and order that is there."""
-
-    side: str
-    ratio: float
-    way: str
-    shares: list[float]
-
-    @property
-    def mean(self) -> float:
-        return statistics.fmean(self.shares)
-
-    def __str__(self) -> str:
-        if self.mean == float("inf"):
-            return "missed"
-        low, high = min(self.shares), max(self.shares)
-        return f"{self.mean:.0%}" + (f" ({low:.0%} to {high:.0%})" if len(self.shares) > 1 else "")
+def runs(options: Namespace) -> list[tuple[int, int]]:
+    """Return all seeds and orders, the first seed's first order first."""
+    return [(seed, order) for seed in range(options.seeds) for order in range(options.orders)]
 
 
-def rows(campaign: Campaign, seeds: int, orders: int) -> Iterator[Row]:
+def rows(campaign: Campaign, options: Namespace) -> Iterator[Row]:
     """Yield what the results hold."""
     for side in SIDES:
-        for ratio in sorted(RATIOS):
+        for ratio in sorted(options.ratios):
             if (one := best(campaign, side, ratio)) is None:
                 continue
-            runs = [(seed, order) for seed in range(seeds) for order in range(orders)]
-            shares = [share for seed, order in runs if (share := one.share(campaign, seed, order)) is not None]
+            found = [one.share(campaign, seed, order) for seed, order in runs(options)]
+            shares = [share for share in found if share is not None]
             yield Row(side, ratio, told(one.way), shares)
 
 
@@ -287,67 +265,11 @@ def told(way: Recipe | str) -> str:
     return f"H {way.steps}" + (f", {way.wait} late" if way.wait else "")
 
 
-def table(found: list[Row]) -> Iterator[str]:
-    """Yield a table in Markdown: a row for each side, a column for each R."""
-    ratios = sorted({row.ratio for row in found})
-    yield f"| side | {' | '.join(f'R = {ratio:,.0f}' for ratio in ratios)} |"
-    yield "|" + "---|" * (len(ratios) + 1)
-    for side in dict.fromkeys(row.side for row in found):
-        at = {row.ratio: row for row in found if row.side == side}
-        cells = [f"{at[ratio]}; {at[ratio].way}" if ratio in at else "" for ratio in ratios]
-        yield f"| {side} | {' | '.join(cells)} |"
-
-
-def machines() -> dict[str, float]:
-    """Return R of each machine over `USUAL_MBIT` with `USUAL_STEP` tokens a step."""
-    return {name: peak * IN_USE / (USUAL_MBIT / 8 * 1e6 * USUAL_STEP) for name, peak in MACHINES.items()}
-
-
-def picture(found: list[Row], folder: Path) -> None:
-    """Draw each side's share of the lone worker's time against R, and the table behind it."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
-    for side in dict.fromkeys(row.side for row in found):
-        here = [row for row in found if row.side == side and row.mean < float("inf")]
-        ours = side.startswith("ours")
-        (line,) = axis.plot(
-            [row.ratio for row in here], [100 * row.mean for row in here], "o-" if ours else ".--", label=side
-        )
-        for row in here:
-            if len(row.shares) > 1:
-                axis.vlines(row.ratio, 100 * min(row.shares), 100 * max(row.shares), color=line.get_color(), alpha=0.4)
-    axis.axhline(100, color="#888888", linewidth=1)
-    axis.axhline(25, color="#888888", linewidth=1, linestyle=":")
-    axis.set_xscale("log")
-    axis.set_ylim(20, 200)
-    axis.set_yscale("log")
-    axis.set_yticks([25, 40, 60, 100, 200], ["25%", "40%", "60%", "100%", "200%"])
-    for name, ratio in machines().items():
-        if ratio <= 2 * max(RATIOS):
-            axis.annotate(name, (ratio, 205), rotation=30, fontsize=8, annotation_clip=False)
-    axis.set_xlabel("R = FLOP/s / (bytes/s * tokens a step)")
-    axis.set_ylabel("time to the lone worker's loss, of its time")
-    axis.legend(frameon=False, fontsize=8)
-    axis.grid(True, color="#E4E4E4")
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "reach.png", dpi=120)
-    plt.close(figure)
-    with (folder / "reach.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["side", "R", "trial", "seeds and orders", "mean share", "least", "most"])
-        for row in found:
-            figures = [f"{share:.4f}" for share in (row.mean, min(row.shares), max(row.shares))]
-            writer.writerow([row.side, f"{row.ratio:g}", row.way, len(row.shares), *figures])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=float, default=4.0, help="of the lone worker, millions")
     parser.add_argument("--data", choices=DATA, default="modules")
+    parser.add_argument("--ratios", type=float, nargs="+", default=RATIOS, choices=RATIOS, metavar="R")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--orders", type=int, default=1, help="orders of the rows for each seed")
     parser.add_argument("--report", action="store_true", help="train nothing; tell what the results hold")
@@ -356,7 +278,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=Path, help="a folder for the curve and its table")
     options = parser.parse_args()
     if options.quick:
-        options.tokens, options.seeds = 0.01, 1
+        options.tokens, options.seeds, options.ratios = 0.004, 1, (100.0,)
         for side in RIVALS:
             del RIVALS[side][1:]
         del LONE[1:]
@@ -365,15 +287,15 @@ def main() -> None:
     campaign = Campaign(options)
     try:
         if not options.report:
-            train(campaign, options.seeds, options.orders)
+            train(campaign, options)
         options.report = True
-        found = list(rows(campaign, options.seeds, options.orders))
+        found = list(rows(campaign, options))
     finally:
         campaign.close()
     for line in table(found):
         print(line)
     for name, ratio in machines().items():
-        print(f"{name}: R = {ratio:,.3g} over {USUAL_MBIT:g} Mbit/s with {USUAL_STEP:,} tokens a step")
+        print(f"{name}: R = {ratio:,.3g} with {USUAL_STEP:,} tokens a step")
     if options.pictures:
         picture(found, options.pictures)
 

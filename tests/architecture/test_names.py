@@ -28,7 +28,7 @@ WATCHED += sorted([*(PACKAGE / "plan").rglob("*.py"), *(PACKAGE / "cli").rglob("
 CATALOGS = [RULES, CODECS, SCHEDULERS, STALENESS, OUTER, INNER, TRANSPORTS]
 NAMES = {name for catalog in CATALOGS for name in catalog.entries} | {
     name for known in names().values() for name in known
-} - {"join", "kill"}  # faults that are keys and commands too
+} - {"join", "kill", "auto"}  # faults that are keys and commands too, and what many keys take
 
 ENGLISH = {"adaptive", "bloom", "capability", "constant", "cosine", "degraded", "fixed", "good", "linear", "mean"}
 ENGLISH |= {"greedy", "none", "opt", "optimum", "priority", "random", "swarm", "median"}

@@ -71,7 +71,9 @@ def engine_settings(
         payload_bytes(choice, exchanged) for choice in (*plan.contributions, plan.last_compression) if choice
     )
     moments = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
-    alone = memory.rows_alone(model, exchange, rows.lengths, inner_states=moments)
+    alone = memory.rows_alone(
+        model, exchange, rows.lengths, inner_states=moments, recompute=training.checkpoint_activations
+    )
     task_tokens, schedule = plan.task_tokens, plan.schedule
 
     def rate_multiplier(done: int, total: int) -> float:
@@ -196,6 +198,8 @@ def worker_settings(plan: Plan) -> WorkerSettings:
             proximal=training.proximal,
             precision=training.precision,
             decays=training.weight_decay_on,
+            checkpoint_activations=training.checkpoint_activations,
+            compile=training.compile,
         ),
         fragments=plan.fragments[-1],
         overlap=plan.overlap,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
-from barnraise.config.data_sections import FileData, HeldOut, RowsData, TextData
+from barnraise.config.data_sections import FileData, HeldOut, RowsData, SatData, TextData
 from barnraise.config.load import dump
-from barnraise.core.errors import DataError, StorageError
+from barnraise.core.errors import StorageError
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.models import memory
 from barnraise.models.problems import PROBLEM
@@ -31,7 +31,7 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
     run_file = plan.run_file
     run.write(run.run_file, dump(run_file).encode())
     say("making the dataset")
-    make_dataset(plan, run.data)
+    make_dataset(plan, run.data, say)
     from barnraise.assembly import parts
     from barnraise.assembly.base_model import named_exchange
     from barnraise.data.lengths import named
@@ -78,13 +78,16 @@ def new_run(plan: Plan, say: Callable[[str], None]) -> Iterator[RunDirectory]:
             raise
 
 
-def make_dataset(plan: Plan, folder: Path) -> None:
-    """Make the dataset that the run file's data section describes."""
+def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
+    """Make the dataset that the run file's data section describes, and tell how many examples are used."""
     run_file = plan.run_file
     data = run_file.data
-    if isinstance(data, FileData) and (data.kind != "text" or data.mixture or isinstance(data.held_out, HeldOut)):
-        raise DataError("only plain text with a share as held_out can be prepared yet")
-    if isinstance(data, TextData):
+    if isinstance(data, SatData):
+        from barnraise.data import sat
+        from barnraise.plan.dataset import sat_options
+
+        sat.build(folder, sat_options(run_file))
+    elif isinstance(data, TextData) and _is_plain(data):
         from barnraise.data import text
 
         text.build(
@@ -109,7 +112,33 @@ def make_dataset(plan: Plan, folder: Path) -> None:
             rows = problem.rows(run_file.run.seed)
         own_rows.build(folder, problem.form, rows, name=section.problem, seed=run_file.run.seed)
     else:
-        from barnraise.data import sat
-        from barnraise.plan.dataset import sat_options
+        _make_of_examples(plan, data, folder, say)
 
-        sat.build(folder, sat_options(run_file))
+
+def _is_plain(data: TextData) -> bool:
+    """Return whether the data is whole files of text, and not their records."""
+    from barnraise.data.sources import only_text
+
+    return not data.mixture and not isinstance(data.held_out, HeldOut) and only_text(data.files)
+
+
+def _make_of_examples(plan: Plan, data: FileData, folder: Path, say: Callable[[str], None]) -> None:
+    """Make the dataset of the examples in records."""
+    from barnraise.data import chats, text
+    from barnraise.data.gathering import gather
+    from barnraise.plan.chats import chat_form
+
+    seed = plan.run_file.run.seed
+    examples = gather(data, seed)
+    say(f"examples: {examples.counts}")
+    sides = examples.training(), examples.held_out()
+    if isinstance(data, TextData):
+        coder = tokenizer_of(plan.run_file)
+        text.build_of(folder, *sides, tokenizer=coder, context=data.context, seed=seed, shard_bytes=data.shard_bytes)
+        return
+    form = chat_form(plan.run_file)
+    if not form.packed:
+        say("each row has one example: a model of this architecture cannot keep several apart")
+    left = data.skip_bad - examples.counts.bad
+    _, counts = chats.build(folder, form, *sides, skip_bad=left, seed=seed, shard_bytes=data.shard_bytes)
+    say(f"training: {counts.text(form.context)}")

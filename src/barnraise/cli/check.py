@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan
 
 
+SHOWN_LINES, SHOWN_LETTERS = 12, 160
+"""Lines, and letters of each, that are shown of the first example."""
+
 NOBODY = (
     "no contributions: trust.scores: 0.2, or training.tasks: stateless with trust.audits: 0.05, finds nodes that do "
     "not train"
@@ -72,7 +75,7 @@ def check(
     for warning in plan.warnings:
         console.warn(f"{run_file}{f':{warning.line}' if warning.line else ''}: {warning}")
     console.say(f"{run_file} is sound: {plan.purpose.value}, {'a' * plan.asynchronous}synchronous")
-    for label, text in _lines(plan, estimate):
+    for label, text in [*_lines(plan, estimate), *_example(plan)]:
         console.say(f"  {label:<14} {text}")
     if renamed := len(canonical(document.content).spelled):
         told = f"{count_text(renamed, 'key')} under an old name or another spelling"
@@ -150,6 +153,21 @@ def _noticed(plan: Plan) -> str:
     there, sizes = leases(plan), [len(plan.run_file.workers)] if plan.run_file.workers else [10, 1000, 10_000]
     told = [f"{there.intervals(size)[1]:.3g} s among {count_text(size, 'node')}" for size in sizes]
     return f"a node that dies is missed after {', '.join(told)}"
+
+
+def _example(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield the first example as it is trained, for data of conversations and prompts."""
+    from barnraise.config.data_sections import ChatData, InstructData
+
+    if isinstance(plan.run_file.data, ChatData | InstructData):
+        from barnraise.assembly.previewing import previews
+        from barnraise.cli.preview import marked, sizes_of
+
+        for found in previews(plan.run_file, 1):
+            yield "example", f"{sizes_of(found)}; learnt between \u27e6 and \u27e7:"
+            for line in marked(found).splitlines()[:SHOWN_LINES]:
+                yield "", line[:SHOWN_LETTERS]
+            yield "", f"`{program()} data preview` shows all of it, and others"
 
 
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from barnraise.cli import console
+from barnraise.cli.preview import preview
 from barnraise.core.units import bytes_text
 
 data = typer.Typer(help="Make and check datasets.", add_completion=False, no_args_is_help=True)
@@ -78,6 +79,9 @@ def show(
     from barnraise.data.shards import Dataset
 
     _describe(folder, Dataset.open(folder, verify=True).meta, json)
+
+
+data.command()(preview)
 
 
 @data.command()

@@ -195,7 +195,21 @@ class TrainingSection(Section):
         default=None,
         description="Scale each contribution down to this norm at most, as it is sent: with what error feedback adds.",
     )
-    precision: Precision = Field(default="float32", description="Autocast type of the workers.")
+    precision: Precision = Field(
+        default="float32",
+        description="Autocast type of the workers; `auto` takes the half type where an accelerator multiplies it "
+        "natively.",
+    )
+    checkpoint_activations: bool = Field(
+        default=False,
+        description="Keep the inputs of layers alone, and compute the rest again for the gradient, which is the same: "
+        "less memory, a third more time.",
+    )
+    compile: Literal["never", "auto"] = Field(
+        default="never",
+        description="Compile the model where the worker's machine can (auto). Kernels of different machines round "
+        "differently, which counts where work is repeated on other machines.",
+    )
     adapter: AdapterSection | None = Field(
         default=None,
         description="Train adapters beside the model's layers, and send them alone; the model itself stays as it is.",

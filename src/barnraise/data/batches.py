@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from barnraise.core.types import Batches
-from barnraise.data.columns import TOKENS, Rows, loaded_type
+from barnraise.data.columns import BEGINS, TOKENS, TRAINED, Rows, loaded_type
 from barnraise.data.meta import Format
-from barnraise.data.shards import labels, row_lengths
+from barnraise.data.shards import IGNORED, labels, row_lengths
 
 __all__ = ["Batch", "Rows", "batch_of", "batches"]
 
@@ -50,8 +50,17 @@ def batches(
 
 
 def batch_of(rows: Rows, form: Format) -> Batch:
-    """Return rows of text as a batch."""
-    return {"input_ids": rows[TOKENS].astype(np.int64), "labels": labels(rows[TOKENS], form)}
+    """Return rows of text as a batch, with `position_ids` if several examples share a row: each begins at 0."""
+    ids, names = rows[TOKENS].astype(np.int64), rows.dtype.names or ()
+    if TRAINED not in names:
+        return {"input_ids": ids, "labels": labels(rows[TOKENS], form)}
+    if BEGINS not in names:
+        return {"input_ids": ids, "labels": np.where(rows[TRAINED], ids, IGNORED)}
+    begins, places = rows[BEGINS].copy(), np.arange(ids.shape[1])
+    begins[:, 0] = True
+    positions = places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+    learnt = rows[TRAINED] & ~begins  # no token is predicted from another example
+    return {"input_ids": ids, "labels": np.where(learnt, ids, IGNORED), "position_ids": positions}
 
 
 def _taken(parts: Sequence[Rows], places: Places, form: Format, length: int) -> Rows:

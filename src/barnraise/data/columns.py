@@ -19,7 +19,8 @@ from barnraise.core.errors import DataError
 
 MAX_CONTEXT = 1 << 20
 MOST_COLUMNS, MOST_AXES = 16, 4
-TOKENS = "tokens"
+TOKENS, TRAINED, BEGINS = "tokens", "trained", "begins"
+"""The token ids of a row; which of them are learnt; and where examples, and the padding behind them, begin."""
 LENGTH: Literal["length"] = "length"
 
 TokenType = Literal["uint16", "uint32"]

@@ -16,13 +16,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from barnraise.config.data_sections import FileData, HeldOut
+from barnraise.config.data_sections import Fields, FileData, HeldOut
 from barnraise.core.errors import DataError
 from barnraise.data.examples import Example, Origin, hash_of
 from barnraise.data.forms import FormError, FormReader
 from barnraise.data.near import NearIndex, sketch
 from barnraise.data.records import RecordFile, Wanted
-from barnraise.data.sources import Source, sources_of
+from barnraise.data.sources import Source, record_files, sources_of
 
 MOST_EPOCHS = 1000
 
@@ -77,12 +77,41 @@ class BadRecord(NamedTuple):
         return f"{self.source}: {self.why}"
 
 
-class FilePart(NamedTuple):
-    """A file of a source, and the numbers of its records among those of all files."""
+class SourceFile:
+    """A file of a source, with the form that its first record has, for all readings."""
 
-    source: Source
-    file: RecordFile
-    records: slice
+    def __init__(self, data: FileData, source: Source, file: RecordFile) -> None:
+        self.source, self.file = source, file
+        self.records = slice(0, 0)  # the numbers of its records among those of all files
+        self._data = data
+        self._form: FormReader | None = None
+
+    @property
+    def deciding(self) -> list[str]:
+        """The fields that decide which examples are held out."""
+        held_out = self._data.held_out
+        if self.source.held_out or not isinstance(held_out, HeldOut):
+            return []
+        return [name for name in (held_out.by, held_out.field) if name]
+
+    def read(self, wanted: Wanted | None = None) -> Iterator[tuple[Example | BadRecord, Mapping[str, Any]]]:
+        """Yield the example of each record, or why it makes none, and its fields."""
+        if self._form is None and (names := self.file.columns()) is not None:
+            try:
+                self._form = FormReader(self._data, self.source.fields, names)
+            except FormError as error:
+                raise DataError(f"{self.file.name} {error}") from error
+        columns = None if self._form is None else {*self._form.columns, *self.deciding}
+        for number, fields, fault in self.file.read(columns, wanted):
+            origin = Origin(self.file.name, number, self.file.unit)
+            if fields is None:
+                yield BadRecord(origin, fault), {}
+                continue
+            try:
+                self._form = self._form or FormReader(self._data, self.source.fields, fields)
+                yield self._form.example(fields, origin), fields
+            except FormError as error:
+                yield BadRecord(origin, str(error)), fields
 
 
 class Examples:
@@ -91,12 +120,10 @@ class Examples:
     Equal files and seeds give equal examples in the same order on every machine. `counts` tells what was left out.
     """
 
-    def __init__(
-        self, data: FileData, places: Sequence[FilePart], states: States, times: npt.NDArray[np.uint16]
-    ) -> None:
+    def __init__(self, files: Sequence[SourceFile], states: States, times: npt.NDArray[np.uint16]) -> None:
         """Use `gather`; `times` says how often each record is trained on."""
         self.counts = ExampleCounts()
-        self._data, self._places, self._states, self._times = data, places, states, times
+        self._files, self._states, self._times = files, states, times
 
     def training(self) -> Iterator[Example]:
         """Yield the examples to train on, source by source, and again as often as the mixture says."""
@@ -109,10 +136,10 @@ class Examples:
 
     def chosen(self, wanted: Wanted) -> Iterator[Example]:
         """Yield the examples of some records, given by a truth value for each."""
-        for place in self._places:
-            own = wanted[place.records]
+        for file in self._files:
+            own = wanted[file.records]
             if own.any():
-                for found, _ in _read(self._data, place.source, place.file, own):
+                for found, _ in file.read(own):
                     if isinstance(found, BadRecord):
                         raise DataError(f"{found}: the file has changed while it was read; start again")
                     yield found
@@ -127,43 +154,29 @@ def gather(data: FileData, seed: int, root: Path | str = ".") -> Examples:
 
 
 def peek(data: FileData, root: Path | str = ".") -> Iterator[Example]:
-    """Yield examples to train on before anything is known of others: bad ones are passed over, held-out ones are not.
+    """Yield examples to train on before anything is known of others: held-out ones are not passed over.
 
-    DataError as `gather`, where nothing can be read.
+    DataError as `gather`, where nothing can be read, or more than `data.skip_bad` records are bad.
     """
+    bad = 0
     for source in sources_of(data, root):
         for file in () if source.held_out else source.files:
-            yield from (found for found, _ in _read(data, source, file) if isinstance(found, Example))
+            for found, _ in SourceFile(data, source, file).read():
+                if isinstance(found, Example):
+                    yield found
+                elif (bad := bad + 1) > data.skip_bad:
+                    raise DataError(f"{found}. To leave such records out, raise data.skip_bad")
 
 
-def _read(
-    data: FileData, source: Source, file: RecordFile, wanted: Wanted | None = None
-) -> Iterator[tuple[Example | BadRecord, Mapping[str, Any]]]:
-    """Yield the example of each record, or its fault, and its fields."""
-    names = file.columns()
-    try:
-        reader = None if names is None else FormReader(data, source.fields, names)
-    except FormError as error:
-        raise DataError(f"{file.name} {error}") from error
-    columns = None if reader is None else {*reader.columns, *_deciding(data, source)}
-    for number, fields, fault in file.read(columns, wanted):
-        origin = Origin(file.name, number, file.unit)
-        if fields is None:
-            yield BadRecord(origin, fault), {}
-            continue
-        try:
-            reader = reader or FormReader(data, source.fields, fields)
-            yield reader.example(fields, origin), fields
-        except FormError as error:
-            yield BadRecord(origin, str(error)), fields
+def first_fault(data: FileData, pattern: str, fields: Fields) -> str:
+    """Return the fault of the first record in a file of `pattern`; empty where the first of each file is an example.
 
-
-def _deciding(data: FileData, source: Source) -> list[str]:
-    """Return the fields that decide which examples of a source are held out."""
-    held_out = data.held_out
-    if source.held_out or not isinstance(held_out, HeldOut):
-        return []
-    return [name for name in (held_out.by, held_out.field) if name]
+    DataError where a file cannot be read.
+    """
+    source = Source("files", record_files([pattern]), fields)
+    firsts = (next(SourceFile(data, source, file).read(), None) for file in source.files)
+    faults = (first[0] for first in firsts if first is not None)
+    return next((str(fault) for fault in faults if isinstance(fault, BadRecord) and not data.skip_bad), "")
 
 
 class _Survey:
@@ -174,16 +187,15 @@ class _Survey:
         self.choice = data.held_out if isinstance(data.held_out, HeldOut) else HeldOut(share=data.held_out)
         self.key = seed.to_bytes(8, "big")
         self.counts = ExampleCounts()
-        self.places: list[FilePart] = []
+        self.files = [SourceFile(data, source, file) for source in self.sources for file in source.files]
         self.hashes, self.draws, self.kept = array("Q"), array("Q"), bytearray()
 
     def examples(self) -> Examples:
         """Read all files, and decide on their records."""
-        for source in self.sources:
-            for file in source.files:
-                first = len(self.kept)
-                self._survey(source, file)
-                self.places.append(FilePart(source, file, slice(first, len(self.kept))))
+        for file in self.files:
+            first = len(self.kept)
+            self._survey(file)
+            file.records = slice(first, len(self.kept))
         hashes, states = np.array(self.hashes, np.uint64), np.array(self.kept, np.uint8)
         if self.choice.share is not None and (states == _TRAINED).any() and not (states == _HELD).any():
             draws = np.array(self.draws, np.uint64)
@@ -193,14 +205,14 @@ class _Survey:
         if self.data.deduplicate == "near":
             self._mark_near(states)
         self._count(states)
-        found = Examples(self.data, self.places, states, self._times(hashes, states))
+        found = Examples(self.files, states, self._times(hashes, states))
         found.counts = self.counts
         return found
 
-    def _survey(self, source: Source, file: RecordFile) -> None:
+    def _survey(self, file: SourceFile) -> None:
         """Note the state and the hashes of each record of a file."""
-        deciding = _deciding(self.data, source)
-        for found, fields in _read(self.data, source, file):
+        deciding = file.deciding
+        for found, fields in file.read():
             state, content, draw = _BAD, 0, 0
             if isinstance(found, Example):
                 content = draw = found.hash(self.key)
@@ -216,7 +228,7 @@ class _Survey:
             elif found.text is not None and not found.text.strip():
                 state = _EMPTY
             else:
-                state = _HELD if source.held_out or self._is_held_out(draw, fields) else _TRAINED
+                state = _HELD if file.source.held_out or self._is_held_out(draw, fields) else _TRAINED
             self.kept.append(state)
             self.hashes.append(content)
             self.draws.append(draw)
@@ -239,7 +251,7 @@ class _Survey:
 
     def _mark_near(self, states: States) -> None:
         """Mark examples to train on that nearly equal a held-out one."""
-        found = Examples(self.data, self.places, states, np.zeros(0, np.uint16))
+        found = Examples(self.files, states, np.zeros(0, np.uint16))
         index = NearIndex([sketch(example.words()) for example in found.held_out()])
         trained = np.flatnonzero(states == _TRAINED)
         for number, example in zip(trained, found.chosen(states == _TRAINED), strict=True):
@@ -252,7 +264,7 @@ class _Survey:
         counts.records, counts.empty, counts.held_out = len(states), numbers[_EMPTY], numbers[_HELD]
         counts.equal, counts.near = numbers[_EQUAL], numbers[_NEAR]
         for source in (source for source in self.sources if not source.held_out):
-            own = [states[place.records] for place in self.places if place.source is source]
+            own = [states[file.records] for file in self.files if file.source is source]
             counts.training[source.name] = sum(int((part == _TRAINED).sum()) for part in own)
         if not counts.held_out and self.choice.share is None:
             where = f"data.held_out.{'field' if self.choice.field else 'files'}"
@@ -265,7 +277,8 @@ class _Survey:
         """Return how often each record is trained on."""
         epochs = self.counts.epochs = _epochs(self.sources, self.counts.training)
         times = np.zeros(len(states), dtype=np.uint16)
-        for source, _, part in self.places:
+        for file in self.files:
+            part, source = file.records, file.source
             if not source.held_out:
                 whole = int(epochs[source.name])
                 again = (hashes[part] & _LOW) < (epochs[source.name] - whole) * 2**32

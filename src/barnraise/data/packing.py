@@ -9,10 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from barnraise.data.columns import LENGTH, TOKENS, RowColumn
+from barnraise.data.columns import BEGINS, LENGTH, TOKENS, TRAINED, RowColumn
 from barnraise.data.tokenizers import TokenIds
-
-TRAINED, BEGINS = "trained", "begins"
 
 COLUMNS = (
     RowColumn(name=TOKENS, dtype="token", shape=(LENGTH,)),

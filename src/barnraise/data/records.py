@@ -258,8 +258,15 @@ def _table(source: RecordFile) -> _Table:
     if source.form == PARQUET:
         from pyarrow import parquet
 
-        file = parquet.ParquetFile(source.path, buffer_size=_PIECE)
-        return _Table(file.schema_arrow.names, lambda names: file.iter_batches(_ROWS, columns=names, use_threads=False))
+        # Group by group, without reading ahead: otherwise all groups that were read stay in memory.
+        file = parquet.ParquetFile(source.path, buffer_size=_PIECE, pre_buffer=False)
+        groups = range(file.num_row_groups)
+        return _Table(
+            file.schema_arrow.names,
+            lambda names: itertools.chain.from_iterable(
+                file.iter_batches(_ROWS, row_groups=[group], columns=names, use_threads=False) for group in groups
+            ),
+        )
     from pyarrow import ipc
 
     mapped = pa.memory_map(str(source.path))

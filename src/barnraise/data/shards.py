@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
-from barnraise.data.columns import LENGTH, TOKENS, Rows, check_limits, filled, loaded, stored
+from barnraise.data.columns import LENGTH, TOKENS, TRAINED, Rows, check_limits, filled, loaded, stored
 from barnraise.data.lengths import SHARD_BYTES, named, shards_of
 from barnraise.data.meta import (
     HELD_OUT,
@@ -217,7 +217,11 @@ def labels(tokens: npt.NDArray[np.integer], form: Format) -> npt.NDArray[np.int6
 
 def row_lengths(rows: Rows, form: Format) -> npt.NDArray[np.int64]:
     """Count the tokens of each row before the padding at its end: int64 [n]; a row of padding counts as full."""
-    tokens = rows[TOKENS] if TOKENS in (rows.dtype.names or ()) else None
+    names = rows.dtype.names or ()
+    if TRAINED in names:  # nothing is learnt behind the last of them
+        behind = np.argmax(rows[TRAINED][:, ::-1], axis=1)
+        return np.asarray(rows[TRAINED].shape[1] - behind, np.int64)
+    tokens = rows[TOKENS] if TOKENS in names else None
     if tokens is None or form.pad_id is None:
         return np.full(len(rows), form.context if tokens is None else tokens.shape[1])
     filled = tokens != form.pad_id

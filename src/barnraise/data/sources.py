@@ -43,12 +43,12 @@ def sources_of(data: FileData, root: Path | str = ".") -> list[Source]:
     found = []
     kept = data.held_out.files if isinstance(data.held_out, HeldOut) else []
     if kept:
-        found.append(Source("held_out", _record_files(kept, root), data.fields, held_out=True))
+        found.append(Source("held_out", record_files(kept, root), data.fields, held_out=True))
     apart = {file.path.resolve() for source in found for file in source.files}
     if data.files:
-        found.append(Source("files", _record_files(data.files, root, apart), data.fields))
+        found.append(Source("files", record_files(data.files, root, apart), data.fields))
     for number, entry in enumerate(data.mixture):
-        files = _record_files(entry.files, root, apart)
+        files = record_files(entry.files, root, apart)
         found.append(
             Source(
                 f"mixture[{number}]",
@@ -66,8 +66,8 @@ def only_text(patterns: Iterable[str], root: Path | str = ".") -> bool:
     return not any(record_file(path, name) for pattern in patterns for path, name, _ in _named(pattern, Path(root)))
 
 
-def _record_files(patterns: Iterable[str], root: Path | str, apart: Iterable[Path] = ()) -> list[RecordFile]:
-    """Return the record files that patterns name, each once, without those in `apart`."""
+def record_files(patterns: Iterable[str], root: Path | str = ".", apart: Iterable[Path] = ()) -> list[RecordFile]:
+    """Return the record files that patterns name, each once, without those in `apart`; DataError as `sources_of`."""
     seen, found = set(apart), []
     for pattern in patterns:
         for path, name, listed in _named(pattern, Path(root)):

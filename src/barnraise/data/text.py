@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from barnraise.core.errors import DataError
 from barnraise.data import paths, shards, tokenizers
+from barnraise.data.examples import Example
 from barnraise.data.lengths import SHARD_BYTES, in_order
 from barnraise.data.meta import MIB, Format, Meta
 from barnraise.data.recognise import require_text
@@ -80,18 +81,7 @@ def build(
     lengths = in_order(context)
     longest = lengths[-1]
     coder = tokenizers.load(tokenizer)
-    form = Format(
-        kind="text",
-        tokenizer=coder.name,
-        context=longest,
-        vocab_size=coder.vocab_size,
-        pad_id=coder.pad_id,
-        bos_id=coder.bos_id,
-        eos_id=coder.eos_id,
-        mask_id=UNSET if coder.mask_id is None else coder.mask_id,
-    )
-    for length in lengths:
-        msgspec.structs.replace(form, context=length).check()
+    form = _form(coder, lengths)
     documents = find(files, root=root, leave_out=Path(folder))
     train, held = split(documents, held_out, seed)
     held_rows = list(rows(held, coder, longest))
@@ -105,6 +95,35 @@ def build(
         folder,
         form,
         rows(train, coder, *lengths),
+        np.concatenate(held_rows),
+        lengths=lengths,
+        files=coder.files(),
+        seed=seed,
+        shard_bytes=shard_bytes,
+    )
+
+
+def build_of(
+    folder: Path | str,
+    training: Iterable[Example],
+    held_out: Iterable[Example],
+    *,
+    tokenizer: str | Path = "bytes",
+    context: int | Sequence[int] = 128,
+    seed: int = 0,
+    shard_bytes: int = SHARD_BYTES,
+) -> Meta:
+    """Make a dataset in `folder` of examples that are text; each of them is a document. Otherwise as `build`."""
+    coder, lengths = tokenizers.load(tokenizer), in_order(context)
+    held_rows = list(cut(_example_tokens(held_out, coder), lengths[-1:]))
+    if not held_rows:
+        raise DataError(
+            f"the held-out examples do not fill one row of {lengths[-1]} tokens; give more, or a smaller context"
+        )
+    return shards.write(
+        folder,
+        _form(coder, lengths),
+        cut(_example_tokens(training, coder), lengths),
         np.concatenate(held_rows),
         lengths=lengths,
         files=coder.files(),
@@ -161,6 +180,23 @@ def split(
     return kept, sorted(drawn, key=lambda document: document.path)
 
 
+def _form(coder: Tokenizer, lengths: Sequence[int]) -> Format:
+    """Return the form of rows of these lengths; DataError when a length cannot be."""
+    form = Format(
+        kind="text",
+        tokenizer=coder.name,
+        context=lengths[-1],
+        vocab_size=coder.vocab_size,
+        pad_id=coder.pad_id,
+        bos_id=coder.bos_id,
+        eos_id=coder.eos_id,
+        mask_id=UNSET if coder.mask_id is None else coder.mask_id,
+    )
+    for length in lengths:
+        msgspec.structs.replace(form, context=length).check()
+    return form
+
+
 def rows(documents: Iterable[TextDocument], tokenizer: Tokenizer, *lengths: int) -> Iterator[TokenIds]:
     """Pack the documents' tokens into arrays [any, one of `lengths`], and drop an incomplete last row."""
     return cut(_tokens(documents, tokenizer), lengths)
@@ -197,6 +233,21 @@ def _tokens(documents: Iterable[TextDocument], tokenizer: Tokenizer) -> Iterator
         yield np.concatenate(
             [ids for chunk, own in zip(batch, encoded, strict=True) for ids in ([own, end] if chunk.last else [own])]
         )
+
+
+def _example_tokens(examples: Iterable[Example], tokenizer: Tokenizer) -> Iterator[TokenIds]:
+    """Yield the tokens of the examples, an end of text behind each."""
+    end = np.array([tokenizer.eos_id], dtype=np.uint32)
+    texts: list[bytes] = []
+    size = 0
+    for example in examples:
+        texts.append((example.text or "").encode())
+        size += len(texts[-1]) + 64
+        if size >= _BATCH:
+            yield np.concatenate([part for ids in tokenizer.encode_chunks(texts) for part in (ids, end)])
+            texts, size = [], 0
+    if texts:
+        yield np.concatenate([part for ids in tokenizer.encode_chunks(texts) for part in (ids, end)])
 
 
 def _batches(documents: Iterable[TextDocument]) -> Iterator[list[TextChunk]]:

@@ -48,6 +48,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Decode `ids` to text without special tokens; invalid text becomes U+FFFD."""
 
+    def shown(self, ids: Sequence[int]) -> str:
+        """Decode `ids` to text with special tokens by their names."""
+
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         """Encode each chunk as ids.
 
@@ -88,6 +91,10 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def shown(self, ids: Sequence[int]) -> str:
+        names = {number: text.encode() for text, number in self.special_tokens().items()}
+        return b"".join(names.get(token) or bytes([token]) for token in ids).decode(errors="replace")
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:
         return (np.frombuffer(chunk, dtype=np.uint8).astype(np.uint32) for chunk in chunks)
@@ -173,6 +180,10 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
+        return text
+
+    def shown(self, ids: Sequence[int]) -> str:
+        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=False)
         return text
 
     def encode_chunks(self, chunks: Sequence[bytes]) -> Iterable[TokenIds]:

@@ -52,11 +52,17 @@ class Memory:
 
 
 def rows_alone(
-    resolved: Mapping[str, Any], exchange: Exchange, lengths: Iterable[int], *, inner_states: float
+    resolved: Mapping[str, Any],
+    exchange: Exchange,
+    lengths: Iterable[int],
+    *,
+    inner_states: float,
+    recompute: bool = False,
 ) -> dict[int, int]:
     """Return the bytes that a worker needs to train with one row at a time, by the row's length."""
+    more: dict[str, Any] = {"inner_states": inner_states, "recompute": recompute}
     return {
-        length: worker(resolved, exchange, batch_size=1, context=length, inner_states=inner_states).allocated
+        length: worker(resolved, exchange, batch_size=1, context=length, **more).allocated
         for length in sorted(set(lengths))
     }
 
@@ -110,9 +116,15 @@ def buffer_bytes(resolved: Mapping[str, Any]) -> int:
 
 
 def worker(
-    resolved: Mapping[str, Any], exchange: Exchange, *, batch_size: int, context: int, inner_states: float = 2
+    resolved: Mapping[str, Any],
+    exchange: Exchange,
+    *,
+    batch_size: int,
+    context: int,
+    inner_states: float = 2,
+    recompute: bool = False,
 ) -> Memory:
-    """Estimate the memory of a worker.
+    """Estimate the memory of a worker, which may keep the inputs of layers alone and `recompute` activations.
 
     It holds the model's parameters and buffers. For each trained parameter there are a gradient and `inner_states`
     values of the optimizer. As long as what travels are replica, residual, start and end of the task whose update is
@@ -122,7 +134,7 @@ def worker(
     values = (1 + inner_states) * exchange.trained + HOST_VECTORS * exchange.exchanged
     return Memory(
         model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved),
-        activation_bytes(resolved, batch_size=batch_size, context=context),
+        (recomputed_bytes if recompute else activation_bytes)(resolved, batch_size=batch_size, context=context),
     )
 
 
@@ -173,6 +185,14 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
     inner_copies = 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2
     per_token = FLOAT * (8 * hidden + inner_copies * inner + 2 * (heads or 1) * context)
     return int(tokens * per_token * layers + _logit_bytes(resolved, tokens))
+
+
+def recomputed_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:
+    """Return the same where only the inputs of layers are kept, and one layer's activations are computed again."""
+    entry = architecture_of(resolved)
+    hidden, layers = (entry.get(resolved, name) or 1 for name in ("hidden_size", "num_layers"))
+    inputs = FLOAT * batch_size * context * hidden * layers
+    return int(inputs + _forward_bytes(resolved, batch_size=batch_size, context=context))
 
 
 def _forward_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: int) -> int:

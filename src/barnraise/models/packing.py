@@ -30,7 +30,7 @@ def rows_packed(packed: bool) -> Iterator[None]:
 
 def _find_packed(position_ids: Tensor) -> Tensor | None:
     """Return the number of each token's example in its row; None where rows are not packed."""
-    packed = _PACKED.get()
+    packed = None if torch.compiler.is_compiling() else _PACKED.get()
     if packed is None:
         found: Tensor | None = _find(position_ids)
         return found

@@ -6,14 +6,15 @@ import glob
 import math
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import FileData, HeldOut, RowsData, TextData
+from barnraise.config.data_sections import Fields, FileData, HeldOut, RowsData
 from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
-from barnraise.core.errors import nearest
+from barnraise.core.errors import DataError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.data.lengths import named
 from barnraise.data.paths import dangling, files_of
@@ -35,10 +36,15 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
     lengths = row_lengths(run_file)
     total, need = 0, sum(lengths) + lengths[-1]  # a row of each, and one held out; a token is at least a byte
     yield from _contradictions(data)
-    for key, pattern in named_files(data):
+    records = data.kind != "text" or _has_records(data)
+    need = 0 if records else need  # the size of records says little of their text
+    for key, pattern, fields in named_files(data):
         more = files_of(pattern)
         files = list(islice(more, MOST_OPENED))
-        why = _not_text(files) if files and isinstance(data, TextData) else "" if files else _nothing(pattern)
+        if not files:
+            why = _nothing(pattern)
+        else:
+            why = _record_fault(data, pattern, fields) if records else _not_text(files)
         if why:
             yield Problem(key, why)
             need = 0
@@ -56,20 +62,21 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
 
 def empty_files(run_file: RunFile) -> Iterator[Problem]:
     """Yield a warning for each file that is named itself, and is empty."""
-    for key, name in named_files(run_file.data) if isinstance(run_file.data, FileData) else []:
+    for key, name, _ in named_files(run_file.data) if isinstance(run_file.data, FileData) else []:
         path = Path(name).expanduser()
         if path.is_file() and not _size(path):
             yield Problem(key, f"'{name}' is empty")
 
 
-def named_files(data: FileData) -> Iterator[tuple[Key, str]]:
-    """Yield the key and the text of every file, folder or pattern that is named for training or evaluation."""
-    yield from ((("data", "files", index), pattern) for index, pattern in enumerate(data.files))
+def named_files(data: FileData) -> Iterator[tuple[Key, str, Fields]]:
+    """Yield the key and the text of every file, folder or pattern for training or evaluation, and its fields' names."""
+    yield from ((("data", "files", at), pattern, data.fields) for at, pattern in enumerate(data.files))
     for number, entry in enumerate(data.mixture):
-        yield from ((("data", "mixture", number, "files", at), pattern) for at, pattern in enumerate(entry.files))
+        for at, pattern in enumerate(entry.files):
+            yield ("data", "mixture", number, "files", at), pattern, entry.fields or data.fields
     if isinstance(data.held_out, HeldOut):
-        kept = data.held_out.files
-        yield from ((("data", "held_out", "files", at), pattern) for at, pattern in enumerate(kept))
+        for at, pattern in enumerate(data.held_out.files):
+            yield ("data", "held_out", "files", at), pattern, data.fields
 
 
 def _contradictions(data: FileData) -> Iterator[Problem]:
@@ -195,3 +202,23 @@ def _refused(path: Path) -> str:
     except OSError as error:
         return f"cannot be read ({error.strerror}); change its permissions, or leave it out"
     return f"is {found}" if found else ""
+
+
+def _has_records(data: FileData) -> bool:
+    """Return whether a file that the data section names holds records that can be read."""
+    for _, pattern, _ in named_files(data):
+        for path in islice(files_of(pattern), MOST_OPENED):
+            with suppress(OSError):
+                if (found := recognise(path)) and found.form:
+                    return True
+    return False
+
+
+def _record_fault(data: FileData, pattern: str, fields: Fields) -> str:
+    """Return why the files of a pattern cannot be read, or why the first record of one makes no example."""
+    from barnraise.data.gathering import first_fault  # brings numpy, which text does not need here
+
+    try:
+        return first_fault(data, pattern, fields)
+    except DataError as error:
+        return str(error)

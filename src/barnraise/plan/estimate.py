@@ -108,7 +108,9 @@ def estimate(plan: Plan) -> Estimate:
         versions=versions,
         bytes_up=contributions * contribution,
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
-        worker_memory_bytes=memory.worker(resolved, exchange, **batch, inner_states=inner_states).total,
+        worker_memory_bytes=memory.worker(
+            resolved, exchange, **batch, inner_states=inner_states, recompute=training.checkpoint_activations
+        ).total,
         controller_memory_bytes=memory.controller(
             resolved,
             exchange,
@@ -182,7 +184,13 @@ def row_needs(plan: Plan) -> dict[int, int]:
     model = described(plan)
     exchange = plan.exchange(model)
     moments = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
-    return memory.rows_alone(model, exchange, row_lengths(plan.run_file), inner_states=moments)
+    return memory.rows_alone(
+        model,
+        exchange,
+        row_lengths(plan.run_file),
+        inner_states=moments,
+        recompute=plan.run_file.training.checkpoint_activations,
+    )
 
 
 def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:

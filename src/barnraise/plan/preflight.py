@@ -25,6 +25,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.models.config import architecture_of
 from barnraise.models.problems import PROBLEM
 from barnraise.models.weights import check_weights
+from barnraise.plan.chats import example_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
@@ -60,7 +61,8 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     `nodes` is the number of simulated nodes (None: the run file's workers).
     """
     try:
-        if problems := list(part_problems(plan.run_file, described(plan))):
+        model = described(plan)
+        if problems := [*part_problems(plan.run_file, model), *example_problems(plan.run_file, model)]:
             return None, problems
         result = estimate(plan)
     except InputError as error:

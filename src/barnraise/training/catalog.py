@@ -170,5 +170,9 @@ MATRICES, ALL = DECAYING = "matrices", "all"
 """Parameters that weight decay applies to: those of two axes and more, or all of them."""
 
 FULL_PRECISION = "float32"
-PRECISIONS = (FULL_PRECISION, "bfloat16")
+AUTOMATIC, NEVER = "auto", "never"
+PRECISIONS = (FULL_PRECISION, "bfloat16", AUTOMATIC)
 """Types in which workers may compute; parameters and moments are float32 in all of them."""
+
+COMPILES = (NEVER, AUTOMATIC)
+"""Whether workers compile the model."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED
+from barnraise.models.attention import apart
 from barnraise.models.packing import rows_packed
 from barnraise.training.problem import Problem, Tensors
 
@@ -45,7 +46,7 @@ def _predicted(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
 
     A device's memory is short: there the logits are not cut, [rows, length, vocabulary], and the last has no label.
     """
-    inputs = {name: values for name, values in batch.items() if name != "labels"}
+    inputs = apart(module, {name: values for name, values in batch.items() if name != "labels"})
     with rows_packed("position_ids" in batch):
         logits: Tensor = module(**inputs, use_cache=False).logits
     if logits.device.type == "cpu":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,6 +22,7 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
+from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.problem import Problem, Tensors, careful
 from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
@@ -52,15 +54,20 @@ class LocalTrainer:
         device: str = "cpu",
         tokens_at_once: int | None = None,
         problem: Problem | None = None,
+        compiled: bool = False,
     ) -> None:
         self.problem = problem or CausalLM()
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self._inner = optimizer, dict(options), decays
         self.optimizer = self._new_optimizer()
-        self.gradient_clip, self.proximal, self.precision = gradient_clip, proximal, precision
+        self.gradient_clip, self.proximal = gradient_clip, proximal
+        self.precision = usable_precision(precision, self.device)
+        use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
+        self.remarks = list[str]()  # about this machine, for its owner
+        self.compiled = compiled and self._compile()
         self.skipped = 0  # steps so far that were skipped as not finite
         self._anchor: Tensor | None = None
         self._reading = DONE  # the last copy of the parameters, before which they must not change
@@ -182,6 +189,20 @@ class LocalTrainer:
                 if rows < 2:
                     raise
                 self.tokens_at_once = rows // 2 * length
+            except Exception as error:
+                if not self.compiled:
+                    raise
+                self.compiled, self.module._compiled_call_impl = False, None
+                first = (str(error).strip() or type(error).__name__).splitlines()[0]
+                warnings.warn(f"training.compile: the model is not compiled, since that failed: {first}", stacklevel=2)
+
+    def _compile(self) -> bool:
+        """Have the model compiled at its first use, if this machine can."""
+        if reason := why_not_compiled(self.device):
+            self.remarks.append(f"training.compile: the model is not compiled, since {reason}")
+            return False
+        self.module.compile()
+        return True
 
     def _accumulate(self, batch: Batch) -> Tensor:
         self.flat.gradient.zero_()

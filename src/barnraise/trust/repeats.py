@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from barnraise.core.sketches import compare
 
-TOLERANCE = {"float32": 0.05, "bfloat16": 0.25}
+TOLERANCE = {"float32": 0.05, "bfloat16": 0.25, "auto": 0.25}
 """Allowed distance of two honest updates, as a share of their length, by the type that workers compute in."""
 
-PERTURBATION = {"float32": 2.0**-20, "bfloat16": 2.0**-10}
+PERTURBATION = {"float32": 2.0**-20, "bfloat16": 2.0**-10, "auto": 2.0**-10}
 """Share by which each parameter is perturbed before a contradicted task is repeated, by the type of computation."""
 
 LONGEST = 90

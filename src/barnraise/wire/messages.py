@@ -46,7 +46,7 @@ from barnraise.core.types import (
     Text,
 )
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -187,6 +187,8 @@ class Inner(msgspec.Struct, frozen=True):
     proximal: Finite  # weight of the pull towards a task's start (FedProx)
     precision: Name
     decays: Name = "all"  # parameters that weight decay applies to
+    checkpoint_activations: bool = False
+    compile: Name = "never"  # whether workers compile the model
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

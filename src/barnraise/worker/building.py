@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnraise.data.meta import Meta
 from barnraise.models.memory import REMEDY
+from barnraise.training.catalog import AUTOMATIC
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
@@ -83,13 +84,12 @@ def make_trainer(
     problem: Problem | None = None,
 ) -> LocalTrainer:
     """Make the trainer of a run's steps on `module`, `tokens` at once, for a worker's process or a simulation."""
+    from barnraise.training.device import recompute_activations
     from barnraise.training.local import LocalTrainer
 
     inner = settings.inner
-    if means is not None and means.device.startswith("cuda") and not settings.stateless:
-        import torch
-
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    if inner.checkpoint_activations:
+        recompute_activations(module)
     return LocalTrainer(
         module,
         optimizer=inner.optimizer,
@@ -101,6 +101,7 @@ def make_trainer(
         device=means.device if means else "cpu",
         tokens_at_once=tokens,
         problem=problem,
+        compiled=inner.compile == AUTOMATIC,
     )
 
 

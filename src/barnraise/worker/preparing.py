@@ -140,6 +140,8 @@ async def prepare(
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )
+    for remark in executor.trainer.remarks:
+        shell.say(remark)
     fetcher.cache.on_deleted = executor.dataset.forget
     fetcher.limit = max(fetcher.limit, 8 * manifest.trained + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))

@@ -14,7 +14,7 @@ from barnraise.core.types import Blob
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
 from barnraise.models.exchange.record import Exchange
-from barnraise.training.catalog import DECAYING, INNER, PRECISIONS
+from barnraise.training.catalog import COMPILES, DECAYING, INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.limits import LEAST_BYTES, Limits
@@ -56,6 +56,8 @@ def require_settings(settings: WorkerSettings) -> None:
         raise _unfit("inner_optimizer", inner.optimizer, f"known, with their options: {known}")
     if inner.precision not in PRECISIONS:
         raise _unfit("precision", inner.precision, f"known: {', '.join(PRECISIONS)}")
+    if inner.compile not in COMPILES:
+        raise _unfit("compile", inner.compile, f"known: {', '.join(COMPILES)}")
     if inner.decays not in DECAYING:
         raise _unfit("weight_decay_on", inner.decays, f"known: {', '.join(DECAYING)}")
     if inner.batch_size < 1:
@@ -116,7 +118,14 @@ def fit(
     batch_size = settings.inner.batch_size
     tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first
-        row = memory.worker(manifest.model, exchange, batch_size=1, context=length, inner_states=moments)
+        row = memory.worker(
+            manifest.model,
+            exchange,
+            batch_size=1,
+            context=length,
+            inner_states=moments,
+            recompute=settings.inner.checkpoint_activations,
+        )
         if not tokens:
             memory.require(row.allocated, available, "this run's model and one row of its batches", instead)
         if rows := min(batch_size, (available - row.vectors) // row.activations):

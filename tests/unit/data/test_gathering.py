@@ -230,6 +230,15 @@ def test_a_table_without_the_fields_is_an_error_at_once(tmp_path: Path) -> None:
         gather(section("a.csv"), 0, tmp_path)
 
 
+def test_the_form_of_a_file_is_that_of_its_first_record_in_every_reading(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    write(tmp_path / "a.jsonl", [*pairs([0]), *pairs(range(1, 30), messages=chat)])
+    found = gather(section("a.jsonl", kind="chat", held_out=0.3), 0, tmp_path)
+    both = [*found.training(), *found.held_out()]
+    assert len(both) == 30
+    assert all(example.messages is None for example in both)
+
+
 def test_a_file_that_changes_between_the_readings_is_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", pairs(range(9)))
     found = gather(section("a.jsonl"), 0, tmp_path)

@@ -73,6 +73,7 @@ def test_more_of_anything_needs_more() -> None:
 
     assert worker() < worker(batch_size=4) < worker(batch_size=4, context=64)
     assert worker(inner_states=1) < worker(inner_states=2)
+    assert worker(recompute=True) < worker()
     few, many = (
         memory.controller(resolved, Exchange.of(resolved), payload_bytes=k, batch_size=2, context=32).total
         for k in (2000, 8000)

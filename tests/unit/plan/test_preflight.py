@@ -78,12 +78,26 @@ def test_data_that_is_too_little() -> None:
 
 def test_data_that_is_no_text(folder: Path) -> None:
     for number in range(3):
-        (folder / f"x{number}.txt").write_text('{"text": "once upon a time"}\n' * 100)
+        (folder / f"x{number}.txt").write_bytes(b"%PDF-1.7\n" + bytes(1000))
     found = errors(data=text("story.txt", "x*.txt"))
     assert len(found) == 1
-    assert found[0].startswith("data.files[1]: 'x0.txt' is JSON Lines, which would be trained on as if it were prose; ")
+    assert found[0].startswith(
+        "data.files[1]: 'x0.txt' is a PDF document, which would be trained on as if it were prose;"
+    )
     assert found[0].endswith("(2 more files cannot be trained on either)")
     assert errors(data=text("story.txt")) == []
+
+
+def test_records_without_a_text_and_plain_text_beside_records_are_named(folder: Path) -> None:
+    (folder / "x.jsonl").write_text('{"text": "once upon a time"}\n' * 100)
+    (folder / "y.csv").write_text("body,number\na,1\n")
+    assert errors(data=text("x.jsonl")) == []
+    assert errors(data=text("x.jsonl", "y.csv")) == [
+        "data.files[1]: y.csv:2: has no field 'text' (there are: body, number); map it: `fields: {text: NAME}`"
+    ]
+    assert errors(data=text("x.jsonl", "y.csv", skip_bad=9)) == []
+    (found,) = errors(data=text("story.txt", "x.jsonl"))
+    assert found.startswith("data.files[0]: story.txt is plain text, which has no records; give JSONL, CSV, ")
 
 
 def test_an_empty_file_that_is_named_is_warned_of(folder: Path) -> None:
