@@ -17,6 +17,7 @@
     ├── PayloadError               a contribution's payload that lies about its contents
     ├── StorageError               the disk failed us: full, or a write that did not reach it
     │   └── CorruptionError        stored bytes do not match their checksum
+    ├── ExportError                an exported model that does not write what the trained one writes
     ├── VersionRefusedError        a closed buffer that cannot become a version as it is
     └── RunFailedError             a run that started and could not be finished (exit code 1)
         └── SupersededError        another controller has taken the run over
@@ -140,6 +141,10 @@ class StorageError(BarnraiseError):
 
 class CorruptionError(StorageError):
     """Stored bytes do not match their checksum."""
+
+
+class ExportError(BarnraiseError):
+    """An exported model that does not write what the trained one writes."""
 
 
 class VersionRefusedError(BarnraiseError):

@@ -45,8 +45,8 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> list[int]:
         """Encode `text` as ids, without special tokens."""
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Decode `ids` to text without special tokens; invalid text becomes U+FFFD."""
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        """Decode `ids` to text, without special tokens unless asked for; invalid text becomes U+FFFD."""
 
     def shown(self, ids: Sequence[int]) -> str:
         """Decode `ids` to text with special tokens by their names."""
@@ -89,7 +89,7 @@ class ByteTokenizer:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
         return bytes(token for token in ids if token < 256).decode(errors="replace")
 
     def shown(self, ids: Sequence[int]) -> str:
@@ -178,8 +178,8 @@ class HuggingFaceTokenizer:
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
+        text: str = self._backend.decode([int(token) for token in ids], skip_special_tokens=not specials)
         return text
 
     def shown(self, ids: Sequence[int]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from barnraise.core.errors import ProblemError
 from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
@@ -68,7 +69,8 @@ class LocalTrainer:
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
-        self.skipped = 0  # steps so far that were skipped as not finite
+        self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
+        self.raised = ""  # the last exception of the problem's code in this task
         self._anchor: Tensor | None = None
         self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
@@ -138,10 +140,22 @@ class LocalTrainer:
     def step(self, batch: Batch, learning_rate: float) -> float | None:
         """Take one step of the inner optimizer, and return the batch's mean loss before it.
 
-        None when loss or gradient are not finite: then no step is taken, since it would destroy the moments.
+        None when loss or gradient are not finite: then no step is taken, since it would destroy the moments. Neither
+        where the code of the problem raises: `raised` then says what.
         """
+<<<<<<< HEAD
         loss, norm = self._gradient(batch)
         mean = float(loss)
+=======
+        try:
+            mean = self._gradient(batch)
+        except ProblemError as error:
+            self.skipped, self.raised = self.skipped + 1, str(error)
+            return None
+        if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
+            self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
+        norm = torch.linalg.vector_norm(self.flat.gradient)
+>>>>>>> main
         if not (math.isfinite(mean) and math.isfinite(float(norm))):
             self.skipped += 1
             return None
@@ -167,6 +181,11 @@ class LocalTrainer:
         self.hold()
         self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
+
+    @property
+    def why_skipped(self) -> str:
+        """Return why steps were skipped in this task."""
+        return self.raised or "their gradients are not finite"
 
     def rows_at_once(self, length: int) -> int | None:
         """Return how many rows of `length` positions pass through the model at a time; None: all."""
@@ -231,9 +250,13 @@ class LocalTrainer:
         Batches whose step was skipped count towards neither; the loss is NaN when all were. The losses of a device are
         read once, after the last step: the next batch is prepared while it works.
         """
+<<<<<<< HEAD
         if self.reads_late:
             return self._run_unread(batches, learning_rate, after_step)
         steps, total = 0, 0.0
+=======
+        steps, total, self.raised = 0, 0.0, ""
+>>>>>>> main
         for number, batch in enumerate(batches, 1):
             if (loss := self.step(batch, learning_rate)) is not None:
                 steps, total = steps + 1, total + loss

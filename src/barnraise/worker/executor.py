@@ -154,6 +154,8 @@ class WorkerExecutor:
 
         try:
             steps, loss = self._steps(self.trainer, task, after_step)
+            if not steps and self.trainer.raised:
+                raise ProblemError(self.trainer.raised)
         except ProblemError:
             course.failed(0, course.line)
             course.recover()

@@ -351,7 +351,7 @@ class WorkerRuntime:
             before = self.executor.trainer.skipped
             made = run(self.executor, task, fetched, on_step)
             if skipped := self.executor.trainer.skipped - before:
-                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, their gradients are not finite"
+                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, {self.executor.trainer.why_skipped}"
                 self._loop.call_soon_threadsafe(self.say, text)
             return made
 

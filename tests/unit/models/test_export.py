@@ -14,12 +14,16 @@ from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.build import build
 from barnraise.models.config import describe
-from barnraise.models.exchange.record import Exchange
-from barnraise.models.export import export
+from barnraise.models.export import filled, save
 from barnraise.models.flat import FlatParameters
 
 torch.set_num_threads(1)
 BYTES = ByteTokenizer()
+
+
+def export(folder: Path, module: torch.nn.Module, files: dict[str, bytes] | None = None) -> None:
+    with filled(folder, last="config.json", stale=("model*.safetensors*",)) as partial:
+        save(partial, module, files or {})
 
 
 def resolve(name: str) -> dict[str, Any]:
@@ -31,7 +35,7 @@ def resolve(name: str) -> dict[str, Any]:
 def test_from_pretrained_gives_the_same_model(tmp_path: Path, name: str) -> None:
     resolved = resolve(name)
     module = build(resolved, seed=3).eval()
-    export(tmp_path / "model", resolved, Exchange.of(resolved), FlatParameters(module).vector, tmp_path, BYTES.files())
+    export(tmp_path / "model", module, BYTES.files())
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
     rows = torch.arange(32).reshape(2, 16)
     with torch.no_grad():
@@ -48,15 +52,13 @@ def test_from_pretrained_gives_the_same_model(tmp_path: Path, name: str) -> None
 
 
 def test_a_new_export_replaces_the_old_and_leaves_other_files(tmp_path: Path) -> None:
-    resolved = resolve("gpt2")
-    module = build(resolved, seed=3)
-    vector = FlatParameters(module).vector
+    module, older = build(resolve("gpt2"), seed=3), build(resolve("gpt2"), seed=4)
     (tmp_path / "README.md").write_text("mine")
     (tmp_path / "model-00001-of-00002.safetensors").write_text("an older, larger model")
-    export(tmp_path, resolved, Exchange.of(resolved), torch.zeros_like(vector), tmp_path)
-    export(tmp_path, resolved, Exchange.of(resolved), vector, tmp_path)
+    export(tmp_path, older)
+    export(tmp_path, module)
     again = FlatParameters(AutoModelForCausalLM.from_pretrained(tmp_path))
-    assert torch.equal(again.vector, vector)
+    assert torch.equal(again.vector, FlatParameters(module).vector)
     assert (tmp_path / "README.md").read_text() == "mine"
     assert len(list(tmp_path.glob("*.safetensors"))) == 1
     assert not list(tmp_path.parent.glob("*.partial"))
@@ -64,12 +66,5 @@ def test_a_new_export_replaces_the_old_and_leaves_other_files(tmp_path: Path) ->
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    resolved = resolve("gpt2")
     with pytest.raises(StorageError, match="cannot be written"):
-        export(
-            tmp_path / "file" / "model",
-            resolved,
-            Exchange.of(resolved),
-            FlatParameters(build(resolved)).vector,
-            tmp_path,
-        )
+        export(tmp_path / "file" / "model", build(resolve("gpt2")))

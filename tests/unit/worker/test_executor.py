@@ -50,7 +50,7 @@ class Trainer:
         self.forgotten = self.ramps = 0
         self.fresh = False
         self.steps, self.flat = steps, SimpleNamespace(vector=torch.zeros(SIZE), layout=LAYOUT, loads=0)
-        self.device, self.reading, self.problem = torch.device("cpu"), DONE, CausalLM()
+        self.device, self.reading, self.problem, self.raised = torch.device("cpu"), DONE, CausalLM(), ""
 
     def load(self, parameters: Tensor) -> None:
         self.flat.vector.copy_(parameters)

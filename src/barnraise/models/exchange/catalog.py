@@ -29,9 +29,12 @@ def _every_parameter(config: Mapping[str, Any], options: Mapping[str, Any]) -> I
 
 FULL, LORA, PART = "full", "lora", "part"
 
-MODEL, ADAPTER = "model", "adapter"
-FORMS = (MODEL, ADAPTER)
-"""The forms of an exported model: whole, with adapters merged, or the adapters alone."""
+MODEL, ADAPTER, GGUF = "model", "adapter", "gguf"
+FORMS = (MODEL, ADAPTER, GGUF)
+"""The forms of an exported model: whole, with adapters merged; the adapters alone; whole, for llama.cpp and Ollama."""
+
+FORM_ALIASES = {"hf": MODEL, "merged": MODEL, "lora": ADAPTER}
+"""Other names of forms, as users of other trainers know them."""
 
 CATALOG = Catalog(
     "kind of exchange",
