@@ -143,19 +143,12 @@ class LocalTrainer:
         None when loss or gradient are not finite: then no step is taken, since it would destroy the moments. Neither
         where the code of the problem raises: `raised` then says what.
         """
-<<<<<<< HEAD
-        loss, norm = self._gradient(batch)
-        mean = float(loss)
-=======
         try:
-            mean = self._gradient(batch)
+            loss, norm = self._gradient(batch)
         except ProblemError as error:
             self.skipped, self.raised = self.skipped + 1, str(error)
             return None
-        if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
-            self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
-        norm = torch.linalg.vector_norm(self.flat.gradient)
->>>>>>> main
+        mean = float(loss)
         if not (math.isfinite(mean) and math.isfinite(float(norm))):
             self.skipped += 1
             return None
@@ -250,13 +243,10 @@ class LocalTrainer:
         Batches whose step was skipped count towards neither; the loss is NaN when all were. The losses of a device are
         read once, after the last step: the next batch is prepared while it works.
         """
-<<<<<<< HEAD
+        self.raised = ""
         if self.reads_late:
             return self._run_unread(batches, learning_rate, after_step)
         steps, total = 0, 0.0
-=======
-        steps, total, self.raised = 0, 0.0, ""
->>>>>>> main
         for number, batch in enumerate(batches, 1):
             if (loss := self.step(batch, learning_rate)) is not None:
                 steps, total = steps + 1, total + loss
@@ -269,7 +259,10 @@ class LocalTrainer:
     ) -> tuple[int, float]:
         sums, number = torch.zeros(2, device=self.device), 0
         for number, batch in enumerate(batches, 1):
-            sums += torch.stack(self._step_unread(batch, learning_rate))
+            try:
+                sums += torch.stack(self._step_unread(batch, learning_rate))
+            except ProblemError as error:
+                self.raised = str(error)
             if not after_step(number):
                 break
         total, steps = sums.tolist()
