@@ -12,6 +12,7 @@ import torch
 
 from barnraise.core.types import Batches
 from barnraise.data.batches import batches
+from barnraise.data.columns import loaded_type
 from barnraise.data.meta import Format
 from barnraise.models.build import build
 
@@ -53,10 +54,11 @@ class Rows:
 
     def __init__(self, vocabulary: int, context: int, count: int) -> None:
         self.meta = Format(kind="text", tokenizer="bytes", context=context, vocab_size=vocabulary)
-        self.tokens = np.random.default_rng(0).integers(0, vocabulary, (count, context))
+        self.rows = np.empty(count, loaded_type(self.meta.fields, context, self.meta.dtype_name))
+        self.rows["tokens"] = np.random.default_rng(0).integers(0, vocabulary, (count, context))
 
     def batches(self, batch: int, steps: int) -> Iterator[Any]:
-        return islice(batches([self.tokens[: batch * steps]], Batches((), batch, 0), self.meta), steps)
+        return islice(batches([self.rows[: batch * steps]], Batches((), batch, 0), self.meta), steps)
 
 
 class Plain:

@@ -49,7 +49,7 @@ def needed(requirements: list[Requirement]) -> set[str]:
 
 def absent() -> set[str]:
     """The names of the extras that are not installed with the others, as far as they are not here."""
-    tools = {"docs": "mkdocs", "coverage": "pytest_cov"}
+    tools = {"docs": "mkdocs", "coverage": "pytest_cov", "mlflow": "mlflow", "trackio": "trackio", "wandb": "wandb"}
     missing = [extra for extra, module in tools.items() if importlib.util.find_spec(module) is None]
     names = {canonicalize_name(Requirement(text).name) for extra in missing for text in EXTRAS[extra]}
     return names - {canonicalize_name(Requirement(text).name) for text in EXTRAS["dev"]}

@@ -14,6 +14,7 @@ from barnraise.controller.state.settings import (
     EngineSettings,
     EvaluationSettings,
     GateSettings,
+    PatienceSettings,
     PayloadSettings,
     RowNeeds,
     ScoreSettings,
@@ -138,6 +139,7 @@ def engine_settings(
             file=rows.num_shards,
             by_workers=evaluation.by == "workers",
             most_loss=most_loss(model),
+            stop_early=stop_early(plan),
         ),
         audits=AuditSettings(trust.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
         scores=ScoreSettings(trust.scores, secret),
@@ -167,6 +169,12 @@ def reach(plan: Plan, exchange: Exchange) -> Reach:
         besides=MOST_MOVED * math.sqrt(exchange.exchanged - exchange.trained) if exchange.moments else 0.0,
         tasks=HELD_BACK if plan.error_feedback and leaves_out else 1.0,
     )
+
+
+def stop_early(plan: Plan) -> PatienceSettings:
+    """Return when the run ends before its tokens are used."""
+    section = plan.run_file.training.stop_early
+    return PatienceSettings(section.patience, section.least_gain) if section is not None else PatienceSettings()
 
 
 def worker_settings(plan: Plan) -> WorkerSettings:

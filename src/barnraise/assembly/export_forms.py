@@ -185,6 +185,10 @@ def _write_gguf(
     config, ends = source.told.model, source.ends
     shape = shape_of(config)
     vocabulary = vocabulary_of(source.files, config["vocab_size"], ends.stops[0] if ends.stops else None)
+    if source.turns is not None and TRAINED in (column.name for column in source.dataset.meta.fields):
+        first = vocabulary.tokens[vocabulary.bos] if vocabulary.bos is not None else ""
+        begun = source.turns.render([{"role": "user", "content": "?"}]).startswith(first or "\0")
+        vocabulary = replace(vocabulary, begins=begun)  # llama.cpp adds it to conversations too
     module = source.trained(checkpoint)
     written = _written(source, module) if check else []
     module = merged(module, source.exchange)

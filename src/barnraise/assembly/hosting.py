@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ import torch
 from barnraise import matching
 from barnraise.account.account import MANIFEST
 from barnraise.account.links import LinkUse
+from barnraise.account.tracking.following import Tracking
 from barnraise.assembly import parts
 from barnraise.assembly.account_keeper import AccountKeeper
 from barnraise.assembly.addresses import recorded_mode
@@ -60,6 +62,7 @@ class Host:
     exchange: Exchange
     account: AccountKeeper
     links: Callable[[], Sequence[LinkUse]] = tuple
+    tracking: Tracking | None = None  # where the run file names trackers
 
     @property
     def machine(self) -> Controller:
@@ -68,6 +71,8 @@ class Host:
     async def close(self) -> None:
         """Close threads, ports and files."""
         await self.server.close()
+        if self.tracking is not None:
+            await asyncio.to_thread(self.tracking.finish, self.server.warn)
         self.account.close()
         self.ledger.close()
 
@@ -155,7 +160,11 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
     if ledger.newest(notes.RestsOn) != rests_on:
         first.append(Journal(Noted(clock(), rests_on)))
     run.seal.unlink(missing_ok=True)  # it seals the folder's earlier state
-    return Host(run, plan, shell, first, ledger=ledger, resumed=resumed, exchange=exchange, account=account)
+    names = plan.run_file.run.report_to
+    tracking = Tracking(run, names) if names else None
+    return Host(
+        run, plan, shell, first, ledger=ledger, resumed=resumed, exchange=exchange, account=account, tracking=tracking
+    )
 
 
 def _rests_on(run: RunDirectory) -> notes.RestsOn:

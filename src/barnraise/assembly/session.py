@@ -44,6 +44,8 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             local.start(server, uri.split()[0])
         start(_watch(host, view, local))  # before `run` reads: requests come first
         start(host.account.keep_cache(host.ledger))
+        if host.tracking is not None:
+            start(host.tracking.follow(view.note))
         try:
             finish = await server.run(host.first)
         finally:

@@ -27,6 +27,7 @@ COMMANDS = {
     "invites": ("barnraise.cli.invited", "List a run's invites: role, uses left, expiry."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),
+    "report": ("barnraise.cli.report", "Write a run's figures for TensorBoard, W&B, MLflow or trackio."),
     "resume": ("barnraise.cli.resume", "Continue a run that was interrupted or killed."),
     "finish": ("barnraise.cli.finish", "End a run early, with the model trained so far."),
     "revoke": ("barnraise.cli.revoke", "Remove a node from a run, or revoke an invite."),

@@ -68,7 +68,8 @@ class ErrorFeedback:
                     f"error feedback: a vector of {vector.numel()} elements after one of {self._residual.numel()}; "
                     "call reset() first"
                 )
-            self._each(lambda total, residual: np.add(total, residual * self.decay, out=total), vector)
+            decay = self.decay
+            self._each(lambda total, kept: np.add(total, kept if decay == 1.0 else kept * decay, out=total), vector)
 
     def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> Tensor:
         """Make `vector` the residual, less the encoded part of its ranges `covered` (None: all of it).

@@ -13,6 +13,7 @@ FREE_SECTIONS = ("workers", "network", "faults")
 """Sections that may change as a whole; the ledger does not keep them."""
 
 FREE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "run": ("report_to",),
     "controller": (
         "host",
         "port",

@@ -38,6 +38,17 @@ class AdapterSection(Section):
     )
 
 
+class StopEarlySection(Section):
+    """The end of a run before its tokens are used, once the held-out loss no longer falls."""
+
+    model_config = ConfigDict(json_schema_extra={"x-expected": "a section of keys: patience, least_gain"})
+
+    patience: int = Field(default=3, ge=1, le=10_000, description="Evaluations in a row without a gain.")
+    least_gain: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.0, description="Nats a token by which a loss must be below the lowest one to be a gain."
+    )
+
+
 class PartSection(Section):
     """Layers of the model that are trained and sent in full; the others stay."""
 

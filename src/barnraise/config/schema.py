@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from barnraise.config.data_sections import ChatData, InstructData, RowsData, SatData, TextData
-from barnraise.config.part_sections import AdapterSection, PartSection
+from barnraise.config.part_sections import AdapterSection, PartSection, StopEarlySection
 from barnraise.config.policy_sections import (
     AggregationSection,
     EvaluationSection,
@@ -48,6 +48,11 @@ class Run(Section):
     name: Name = Field(default="run", description="Names the run directory together with the time of its start.")
     seed: int = Field(default=0, ge=0, lt=2**31, description="Seeds model initialisation, data order and simulation.")
     dir: Text = Field(default="runs", description="Folder in which the run directory is made.")
+    report_to: Annotated[list[Literal["tensorboard", "wandb", "mlflow", "trackio"]], Field(max_length=4)] = Field(
+        default_factory=list,
+        description="Experiment trackers that get the run's figures while it works; their files are in its folder. "
+        "W&B stays offline unless WANDB_MODE says otherwise.",
+    )
 
 
 class Model(Section):
@@ -209,6 +214,10 @@ class TrainingSection(Section):
         default="never",
         description="Compile the model where the worker's machine can (auto). Kernels of different machines round "
         "differently, which counts where work is repeated on other machines.",
+    )
+    stop_early: StopEarlySection | None = Field(
+        default=None,
+        description="End the run once the held-out loss no longer falls (evaluation.times sets how often).",
     )
     adapter: AdapterSection | None = Field(
         default=None,

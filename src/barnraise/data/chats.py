@@ -129,15 +129,12 @@ def build(
     examples, or too few) and StorageError (disk full).
     """
     form.format().check()
-    held = list(_rows(held_out, form, _Faults(skip_bad)))
-    if not held:
-        raise DataError("no held-out example is left; give more examples, or a larger held_out")
-    faults = _Faults(skip_bad)
+    held, faults = _Faults(skip_bad), _Faults(skip_bad)
     meta = shards.write(
         folder,
         form.format(),
         _rows(training, form, faults),
-        {name: np.concatenate([part[name] for part in held]) for name in held[0]},
+        _rows(held_out, form, held),
         files=form.files(),
         seed=seed,
         shard_bytes=shard_bytes,

@@ -247,6 +247,11 @@ class FormReader:
             )
         if self.kind == "text":
             return FormError(f"has no field 'text' {there}; map it: `fields: {{text: NAME}}`")
+        for form in KINDS[self.kind]:
+            lacking = [key for key in FORMS[form] if self.names[key] not in names]
+            if len(lacking) < len(FORMS[form]):
+                keys = ", ".join(f"{key}: NAME" for key in lacking)
+                return FormError(f"has no field '{self.names[lacking[0]]}' {there}; map it: `fields: {{{keys}}}`")
         wanted = "prompt with completion, or instruction with output"
         wanted = f"messages, conversations, {wanted}" if self.kind == "chat" else wanted
         key = "messages: NAME" if self.kind == "chat" else "prompt: NAME, completion: NAME"

@@ -52,10 +52,12 @@ class NearIndex:
     def has_near(self, text: Sketch) -> bool:
         """Return whether a text of the index is similar to the text of this sketch."""
         bands = _bands(text[None])[0]
-        first, last = (np.searchsorted(self._bands, bands, side) for side in ("left", "right"))
-        owners = {int(owner) for start, stop in zip(first, last, strict=True) for owner in self._owners[start:stop]}
-        if not owners:
+        first = np.searchsorted(self._bands, bands)
+        met = self._bands[np.minimum(first, len(self._bands) - 1)] == bands if len(self._bands) else first < 0
+        if not met.any():
             return False
+        last = np.searchsorted(self._bands, bands, "right")
+        owners = {int(owner) for start, stop in zip(first, last, strict=True) for owner in self._owners[start:stop]}
         return bool(((self._sketches[sorted(owners)] == text).mean(axis=1) >= SIMILAR).any())
 
 

@@ -68,7 +68,7 @@ def write(
     folder: Path | str,
     form: Format,
     train: Iterable[Chunk],
-    held_out: Chunk,
+    held_out: Chunk | Iterable[Chunk],
     *,
     lengths: Sequence[int] = (),
     files: Mapping[str, bytes] | None = None,
@@ -78,10 +78,10 @@ def write(
     """Write a dataset; the same input and seed give the same bytes.
 
     `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk; `held_out`
-    is [n, context]; both are shuffled with `seed`. Where rows have several columns, each chunk is an array for each
-    column by name. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced once the new one is
-    whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape, token id outside the
-    vocabulary, unwritable folder) and StorageError (disk full).
+    is [n, context], or yields such arrays; both are shuffled with `seed`. Where rows have several columns, each chunk
+    is an array for each column by name. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced
+    once the new one is whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape,
+    token id outside the vocabulary, unwritable folder) and StorageError (disk full).
     """
     form.check()
     folder = Path(folder).absolute()
@@ -90,7 +90,8 @@ def write(
         _check_replaceable(folder)
         partial.mkdir(parents=True)
         rng = np.random.default_rng(seed)
-        _, held = _checked(held_out, form, (form.context,))
+        chunks = [held_out] if isinstance(held_out, np.ndarray | Mapping) else held_out
+        held = np.concatenate([np.zeros(0, form.stored_type(form.context)), *_held(chunks, form)])
         if len(held) == 0:
             raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
         scattered = _scattered(partial, form, train, lengths or (form.context,))
@@ -242,6 +243,11 @@ def check_file(folder: Path, info: FileInfo, *, verify: bool = False) -> None:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != info.sha256:
             raise DataError(f"{path} does not match its sha256 in {META}, it is damaged; {_REMEDY}")
+
+
+def _held(chunks: Iterable[Chunk], form: Format) -> Iterator[Rows]:
+    """Yield held-out rows as they lie in a file."""
+    return (_checked(chunk, form, (form.context,))[1] for chunk in chunks)
 
 
 def _scattered(folder: Path, form: Format, train: Iterable[Chunk], lengths: Sequence[int]) -> dict[int, Rows]:

@@ -74,7 +74,7 @@ def _made(dataset: Dataset, coder: Tokenizer, template: ChatTemplate) -> Iterato
     """Yield questions made of texts of the rows."""
     for row in dataset.held_out(_ROWS)[TOKENS]:
         words = coder.decode(row.tolist()).split()
-        for start in range(0, max(1, len(words) - 4), 4):
+        for start in range(max(1, len(words) - 4)):
             messages = [{"role": "user", "content": " ".join(words[start : start + 4]) or "?"}]
             try:
                 text = template.render(messages, prompt=True).text

@@ -18,6 +18,7 @@ from barnraise.config.schema import RunFile
 from barnraise.config.template import flow
 from barnraise.core.devices import lacking
 from barnraise.core.errors import InputError
+from barnraise.core.trackers import why_missing
 from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
@@ -43,7 +44,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
     errors += [*_model_folder(run_file), *_run_folder(run_file)]
     if purpose is not SIMULATE:
-        errors += _address(run_file)
+        errors += [*_address(run_file), *_trackers(run_file)]
     if purpose.local:
         errors += _devices(run_file)
     warnings = [*empty_files(run_file), *few_rows(run_file)]
@@ -115,6 +116,12 @@ def _run_folder(run_file: RunFile) -> Iterator[Problem]:
         yield Problem(("run", "dir"), f"'{run_file.run.dir}' cannot be a folder: {folder} is a file; name another")
     elif not os.access(folder, os.W_OK | os.X_OK):
         yield Problem(("run", "dir"), f"{folder} cannot be written to; name another folder, or change its permissions")
+
+
+def _trackers(run_file: RunFile) -> Iterator[Problem]:
+    for name in run_file.run.report_to:
+        if why := why_missing(name):
+            yield Problem(("run", "report_to"), why)
 
 
 def _address(run_file: RunFile) -> Iterator[Problem]:

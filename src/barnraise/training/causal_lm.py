@@ -9,6 +9,7 @@ from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED
 from barnraise.models.attention import apart
+from barnraise.models.packing import rows_packed
 from barnraise.training.problem import Problem, Tensors
 
 
@@ -41,7 +42,13 @@ class CausalLM(Problem):
 
 
 def _predicted(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-    """Return the logits [rows, length - 1, vocabulary] of the labels [rows, length - 1]."""
+    """Return logits [rows, length - 1, vocabulary] and their labels [rows, length - 1].
+
+    A device's memory is short: there the logits are not cut, [rows, length, vocabulary], and the last has no label.
+    """
     inputs = apart(module, {name: values for name, values in batch.items() if name != "labels"})
-    logits: Tensor = module(**inputs, use_cache=False).logits
-    return logits[:, :-1].float(), batch["labels"][:, 1:]
+    with rows_packed("position_ids" in batch):
+        logits: Tensor = module(**inputs, use_cache=False).logits
+    if logits.device.type == "cpu":
+        return logits[:, :-1].float(), batch["labels"][:, 1:]
+    return logits.float(), nn.functional.pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)

@@ -66,6 +66,7 @@ class LocalTrainer:
         self.precision = usable_precision(precision, self.device)
         use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
+        self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
         self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
@@ -143,22 +144,36 @@ class LocalTrainer:
         where the code of the problem raises: `raised` then says what.
         """
         try:
-            mean = self._gradient(batch)
+            loss, norm = self._gradient(batch)
         except ProblemError as error:
             self.skipped, self.raised = self.skipped + 1, str(error)
             return None
-        if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
-            self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
-        norm = torch.linalg.vector_norm(self.flat.gradient)
+        mean = float(loss)
         if not (math.isfinite(mean) and math.isfinite(float(norm))):
             self.skipped += 1
             return None
+        self._move(norm, learning_rate)
+        return mean
+
+    def _step_unread(self, batch: Batch, learning_rate: float) -> tuple[Tensor, Tensor]:
+        """Take one step without waiting for its result: the loss and 1, or twice 0 where they are not finite.
+
+        A gradient that is not finite counts as 0 then: the step follows momentum and weight decay alone, and moments
+        fade by one step.
+        """
+        loss, norm = self._gradient(batch)
+        unsound = ~torch.isfinite(loss + norm)
+        self.flat.gradient.masked_fill_(unsound, 0.0)
+        self._move(norm.masked_fill(unsound, 0.0), learning_rate)
+        return loss.masked_fill(unsound, 0.0), 1.0 - unsound.float()
+
+    def _move(self, norm: Tensor, learning_rate: float) -> None:
+        """Follow the gradient, whose norm is `norm`."""
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
         self.hold()
         self.optimizer.step(self.ramped(learning_rate))
         self._climbed += 1
-        return mean
 
     @property
     def why_skipped(self) -> str:
@@ -169,8 +184,14 @@ class LocalTrainer:
         """Return how many rows of `length` positions pass through the model at a time; None: all."""
         return max(1, self.tokens_at_once // max(1, length)) if self.tokens_at_once else None
 
-    def _gradient(self, batch: Batch) -> float:
-        """Compute the gradient of the batch's mean loss, and return that loss."""
+    def _gradient(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Compute the gradient of the batch's mean loss, and return that loss and the gradient's norm."""
+        loss = self._accumulated(batch)
+        if self._anchor is not None:  # the gradient of mu / 2 |w - start|^2 (Li et al. 2020, "FedProx", equation 2)
+            self.flat.gradient.add_(self.flat.vector - self._anchor, alpha=self.proximal)
+        return loss, torch.linalg.vector_norm(self.flat.gradient)
+
+    def _accumulated(self, batch: Batch) -> Tensor:
         while True:
             try:
                 return self._accumulate(batch)
@@ -195,7 +216,7 @@ class LocalTrainer:
         self.module.compile()
         return True
 
-    def _accumulate(self, batch: Batch) -> float:
+    def _accumulate(self, batch: Batch) -> Tensor:
         self.flat.gradient.zero_()
         rows = max(1, num_rows(batch))
         few = min(self.rows_at_once(self.problem.positions(batch)) or rows, rows)
@@ -209,7 +230,7 @@ class LocalTrainer:
             total, weight = total + loss.detach().float(), weight + count
         if few < rows:
             self.flat.gradient.div_(weight)
-        return float(total / weight)
+        return total / weight
 
     def run(
         self,
@@ -220,16 +241,37 @@ class LocalTrainer:
         """Step through `batches` until they end or `after_step(batches so far)` is false: (steps taken, mean loss).
 
         Batches whose step was skipped count towards neither; the loss is NaN when all were. With a problem of the
-        user's own they count as steps, unless all were skipped: rows on which its loss fails would fail again.
+        user's own they count as steps, unless all were skipped: rows on which its loss fails would fail again. The
+        losses of a device are read once, after the last step: the next batch is prepared while it works.
         """
-        steps, number, total, self.raised = 0, 0, 0.0, ""
+        self.raised = ""
+        if self.reads_late:
+            return self._run_unread(batches, learning_rate, after_step)
+        steps, number, total = 0, 0, 0.0
         for number, batch in enumerate(batches, 1):
             if (loss := self.step(batch, learning_rate)) is not None:
                 steps, total = steps + 1, total + loss
             if not after_step(number):
                 break
-        taken = number if steps and is_own(self.problem) else steps
-        return taken, total / steps if steps else math.nan
+        return self._done(steps, number), total / steps if steps else math.nan
+
+    def _done(self, steps: int, batches: int) -> int:
+        return batches if steps and is_own(self.problem) else steps
+
+    def _run_unread(
+        self, batches: Iterator[Batch], learning_rate: float, after_step: Callable[[int], bool]
+    ) -> tuple[int, float]:
+        sums, number = torch.zeros(2, device=self.device), 0
+        for number, batch in enumerate(batches, 1):
+            try:
+                sums += torch.stack(self._step_unread(batch, learning_rate))
+            except ProblemError as error:
+                self.raised = str(error)
+            if not after_step(number):
+                break
+        total, steps = sums.tolist()
+        self.skipped += number - int(steps)
+        return self._done(int(steps), number), total / steps if steps else math.nan
 
     @property
     def fresh(self) -> bool:
@@ -272,8 +314,11 @@ class LocalTrainer:
 
 
 def tensors(batch: Batch, device: torch.device) -> Tensors:
-    """Return the arrays of a batch as tensors on the device."""
-    return {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+    """Return the arrays of a batch as tensors on the device; a CUDA device copies them after its work so far."""
+    here = {name: torch.from_numpy(array) for name, array in batch.items()}
+    if device.type == "cuda":
+        return {name: tensor.pin_memory().to(device, non_blocking=True) for name, tensor in here.items()}
+    return {name: tensor.to(device) for name, tensor in here.items()}
 
 
 def num_rows(batch: Batch) -> int:

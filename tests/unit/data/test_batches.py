@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.rows import text_rows
 
 from barnraise.core.types import Batches
-from barnraise.data.batches import batches
+from barnraise.data.batches import batch_of, batches
+from barnraise.data.columns import loaded_type
 from barnraise.data.meta import Format
+from barnraise.data.packing import PACKED_COLUMNS
 from barnraise.data.shards import row_lengths
+from barnraise.models.build import build
+from barnraise.models.config import describe
+from barnraise.training.causal_lm import CausalLM
+from barnraise.training.local import CPU, tensors
 
 CONTEXT = 8
 PADDED = Format(kind="sat", tokenizer="sat", context=CONTEXT, vocab_size=50, pad_id=0)
@@ -90,3 +97,46 @@ def test_parts_of_one_length_are_as_one() -> None:
         for parts in ([rows], [rows[:3], rows[3:]])
     )
     assert whole == split
+
+
+def chat_rows() -> tuple[np.ndarray, Format]:
+    """Return a row with examples of 3, 4 and 2 tokens and padding, and a full one with one example."""
+    form = Format(kind="chat", tokenizer="bytes", context=CONTEXT + 4, vocab_size=50, columns=PACKED_COLUMNS)
+    rows = np.zeros(2, loaded_type(form.fields, CONTEXT + 4, form.dtype_name))
+    rows["tokens"] = np.arange(1, 25).reshape(2, 12)
+    rows["begins"][0, [0, 3, 7, 9]] = rows["begins"][1, 0] = True
+    rows["trained"][0, [2, 3, 5, 6, 8]] = True
+    rows["trained"][1, 1:] = True
+    return rows, form
+
+
+def test_positions_begin_again_with_each_example() -> None:
+    batch = batch_of(*chat_rows())
+    assert batch["position_ids"].tolist()[0] == [0, 1, 2, 0, 1, 2, 3, 0, 1, 0, 1, 2]
+    assert batch["position_ids"].tolist()[1] == list(range(12))
+
+
+def test_no_token_is_predicted_from_another_example() -> None:
+    labels = batch_of(*chat_rows())["labels"]
+    assert [label for label in labels[0].tolist() if label >= 0] == [3, 6, 7, 9], "4 begins an example"
+
+
+def test_batches_end_with_the_last_token_that_is_learnt() -> None:
+    rows, form = chat_rows()
+    found = list(batches([rows], Batches((), 1, 0), form))
+    assert sorted(batch["input_ids"].shape[1] for batch in found) == [9, 12]
+
+
+def test_the_loss_of_a_packed_row_is_that_of_its_examples() -> None:
+    rows, form = chat_rows()
+    shape = {"hidden_size": 16, "num_layers": 2, "num_heads": 2}
+    module = build(describe({"architecture": "gpt2", "config": shape}, 50, 12))
+    problem = CausalLM()
+    packed, weight = problem.loss(module, tensors(batch_of(rows[:1], form), CPU))
+    alone = []
+    for start, stop in ((0, 3), (3, 7), (7, 9)):
+        ids = rows["tokens"][:1, start:stop].astype(np.int64)
+        labels = np.where(rows["trained"][:1, start:stop], ids, -100)
+        alone.append(problem.loss(module, tensors({"input_ids": ids, "labels": labels}, CPU)))
+    assert int(weight) == sum(int(count) for _, count in alone) == 4
+    torch.testing.assert_close(packed, sum(loss for loss, _ in alone))

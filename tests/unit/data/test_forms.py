@@ -165,6 +165,12 @@ def test_an_instruct_pair_stays_as_it_is() -> None:
         ("chat", {}, "(there are: none)"),
         (
             "chat",
+            {"instruction": "a", "answer": "b"},
+            "has no field 'output' (there are: instruction, answer); map it: `f",
+        ),
+        ("instruct", {"question": "a", "completion": "b"}, "map it: `fields: {prompt: NAME}`"),
+        (
+            "chat",
             {"prompt": "a", "chosen": "b", "rejected": "c"},
             "has preferences (there are: prompt, chosen, rejected)",
         ),

@@ -76,6 +76,12 @@ def test_another_tokenizer_is_caught(source: Path, exported: Path) -> None:
         trip(source, exported)
 
 
+def test_an_end_that_is_named_twice_is_one(source: Path, exported: Path) -> None:
+    """transformers reads two ends from a GGUF file: that of a text, and that of a turn."""
+    change(exported / "generation_config.json", lambda config: config.update(eos_token_id=[0, 0]))
+    assert trip(source, exported).equal == 10
+
+
 def test_another_end_of_a_text_is_caught(source: Path, exported: Path) -> None:
     change(exported / "generation_config.json", lambda config: config.update(eos_token_id=[0, 7]))
     with pytest.raises(ExportError, match=r"has the eos tokens \[0, 7\], but the run trained with \[0\]"):

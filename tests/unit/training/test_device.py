@@ -16,6 +16,7 @@ from barnraise.training.local import LocalTrainer
 
 OPTIONS = {"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01}
 TOKENS = np.random.default_rng(0).integers(0, 11, (4, 16))
+BATCH = {"input_ids": TOKENS, "labels": TOKENS}
 
 
 def gpt2() -> nn.Module:
@@ -62,7 +63,7 @@ def test_recomputed_activations_give_the_same_steps_from_less_memory(make: type[
     for number in range(3):
         for one in (plain, other):
             torch.manual_seed(number)  # dropout is repeated
-            assert one.step((TOKENS, TOKENS), 0.01) is not None
+            assert one.step(BATCH, 0.01) is not None
     assert torch.equal(other.flat.vector, plain.flat.vector)
 
 
@@ -94,7 +95,7 @@ def test_without_a_compiler_the_model_is_trained_as_it_is(monkeypatch: pytest.Mo
     (remark,) = found.remarks
     assert remark == "training.compile: the model is not compiled, since there is no C++ compiler (g++, clang++, c++)"
     assert not found.compiled
-    assert found.step((TOKENS, TOKENS), 0.01) is not None
+    assert found.step(BATCH, 0.01) is not None
 
 
 def test_a_compiler_that_fails_does_not_end_a_task() -> None:
@@ -106,8 +107,8 @@ def test_a_compiler_that_fails_does_not_end_a_task() -> None:
 
     found.module._compiled_call_impl = fails
     with pytest.warns(UserWarning, match=r"the model is not compiled, since that failed: C\+\+ compile error$"):
-        loss = found.step((TOKENS, TOKENS), 0.01)
-    assert loss == plain.step((TOKENS, TOKENS), 0.01)
+        loss = found.step(BATCH, 0.01)
+    assert loss == plain.step(BATCH, 0.01)
     assert torch.equal(found.flat.vector, plain.flat.vector)
     assert not found.compiled
 
@@ -118,6 +119,6 @@ def test_a_compiled_model_takes_the_same_steps_but_for_rounding() -> None:
         pytest.skip("no C++ compiler")
     found, plain = trainer(llama(), compiled=True), trainer(llama())
     for _ in range(3):
-        assert found.step((TOKENS, TOKENS), 0.01) == pytest.approx(plain.step((TOKENS, TOKENS), 0.01), rel=1e-4)
+        assert found.step(BATCH, 0.01) == pytest.approx(plain.step((TOKENS, TOKENS), 0.01), rel=1e-4)
     assert found.compiled
     torch.testing.assert_close(found.flat.vector, plain.flat.vector, rtol=1e-3, atol=1e-4)

@@ -166,6 +166,14 @@ class VersionSettings:
 
 
 @dataclass(frozen=True)
+class PatienceSettings:
+    """When a run ends early: after `patience` evaluations whose loss is not `least_gain` below the lowest; 0: never."""
+
+    patience: int = 0
+    least_gain: float = 0.0
+
+
+@dataclass(frozen=True)
 class EvaluationSettings:
     """Settings of evaluation: when and on which rows the held-out loss is measured, and whether workers do it."""
 
@@ -175,6 +183,7 @@ class EvaluationSettings:
     file: int  # number of the file that holds them, which follows the token shards
     by_workers: bool
     most_loss: float = math.inf  # nats a token; higher claims of a worker are refused
+    stop_early: PatienceSettings = PatienceSettings()
 
 
 @dataclass(frozen=True)

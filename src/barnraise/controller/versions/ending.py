@@ -16,6 +16,7 @@ from barnraise.controller.state.events import Changed, Event, InterruptRequested
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.evaluation import Evaluation
+from barnraise.controller.versions.plateau import plateau
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.core.types import Update
 from barnraise.ledger import notes
@@ -42,6 +43,7 @@ class Ending(Part):
         self._failing = math.inf  # since when the last one of the run fails
         self.interrupted: InterruptRequested | None = None
         self.finished = False
+        self._looked_at = 0  # evaluations of which it is decided that the run continues
 
     def start(self, digest: str) -> Steps:
         """Begin a new run, whose version 0 has this digest."""
@@ -102,6 +104,7 @@ class Ending(Part):
         yield from self._rest()
 
     def look(self) -> Steps:
+        yield from self._stop_early()
         if self.state.progress.final:
             yield from self._settle()
 
@@ -131,6 +134,7 @@ class Ending(Part):
 
     def _evaluated(self, event: Evaluated) -> Steps:
         if event.epoch == self.context.epoch:
+            yield from self._stop_early()
             yield from self._settle()
 
     def _settle(self) -> Steps:
@@ -160,6 +164,15 @@ class Ending(Part):
         if not self.state.progress.stopping and not self.state.progress.final:
             yield Noted(self.now, notes.Stopping(event.reason))
             yield Changed()
+
+    def _stop_early(self) -> Steps:
+        """Stop once the held-out loss no longer falls: a decision on the ledger, as if the host had asked for it."""
+        evaluations, settings = self.state.record.evaluations, self.settings.evaluations.stop_early
+        if not settings.patience or len(evaluations) == self._looked_at:
+            return
+        self._looked_at = len(evaluations)
+        if reason := plateau([loss for _, loss in evaluations], settings):
+            yield from self._stop(StopRequested(reason))
 
     def _interrupt(self, event: InterruptRequested) -> Steps:
         if self.interrupted is None and not self.state.progress.finished:

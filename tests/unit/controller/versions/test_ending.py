@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from barnraise.controller.state import effects
+from barnraise.controller.state.settings import PatienceSettings
 from barnraise.controller.versions.ending import Ending
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted
 
 from ....state_machine.engine import Engine, contribution, engine_settings
 
@@ -15,7 +19,7 @@ SIZE = 420
 """Bytes of the payload of a contribution of the engine's."""
 
 
-def run(**changes: float) -> Engine:
+def run(**changes: Any) -> Engine:
     engine = Engine(engine_settings(**{"buffer_size": 1, "tokens": 10**9, "checkpoint_seconds": 1e6} | changes))
     engine.hello("a")
     return engine
@@ -86,3 +90,22 @@ def test_after_a_restart_nothing_is_unsaved_that_is_not_known() -> None:
         version(engine)
     engine.crash()
     assert engine.machine.parts[Ending].unsaved == 0
+
+
+def test_a_run_ends_once_its_loss_has_not_fallen_for_long_enough() -> None:
+    engine = run(tokens=240, times=20, stop_early=PatienceSettings(patience=2))
+    for _ in range(3):  # each of the engine's evaluations finds the same loss; the first is the lowest
+        assert not engine.state.progress.stopping
+        version(engine)
+    stopping = [d.note for d in engine.journal if isinstance(d, Noted) and isinstance(d.note, notes.Stopping)]
+    assert [note.reason for note in stopping] == [
+        "the held-out loss has not fallen in 2 evaluations; the lowest was 2",
+    ]
+    assert engine.state.progress.stopping == stopping[0].reason
+
+
+def test_without_patience_a_run_takes_its_tokens() -> None:
+    engine = run(tokens=240, times=20)
+    for _ in range(6):
+        version(engine)
+    assert not engine.state.progress.stopping

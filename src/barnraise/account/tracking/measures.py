@@ -1,0 +1,60 @@
+"""The figures that trackers show, from the ledger's rows."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+
+from barnraise.account.reducer import Kinds, Reducer
+from barnraise.account.tracking.base import VersionFigures
+from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
+
+LARGEST_EXPONENT = 700.0
+
+
+class Measures(Reducer):
+    """Makes a point of each version that is closed, and of each that is evaluated; `take` hands them over.
+
+    `open` are the accepted contributions that are in no version yet: loss, tokens and staleness by assignment.
+    """
+
+    kinds: ClassVar[Kinds] = (Judged, VersionClosed, notes.Evaluated)
+
+    tokens: int = 0
+    open: dict[int, tuple[float, int, int]] = msgspec.field(default_factory=dict)
+    points: list[VersionFigures] = msgspec.field(default_factory=list)
+
+    def add(self, row_id: int, decision: object, view: LedgerView) -> None:
+        if isinstance(decision, Judged):
+            if decision.brings:
+                self.open[decision.assignment] = decision.claim.loss, decision.tokens, decision.staleness
+        elif isinstance(decision, VersionClosed):
+            self._closed(row_id, decision)
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Evaluated):
+            loss = decision.note.loss
+            if loss is not None:
+                figures = {"evaluation/loss": loss, "evaluation/perplexity": math.exp(min(loss, LARGEST_EXPONENT))}
+                self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
+
+    def take(self) -> list[VersionFigures]:
+        """Return the points since the last call."""
+        found, self.points = self.points, []
+        return found
+
+    def _closed(self, row_id: int, decision: VersionClosed) -> None:
+        self.tokens += decision.tokens
+        known = [self.open.pop(number) for number in decision.contributions if number in self.open]
+        figures = {
+            "training/tokens": float(self.tokens),
+            "training/nodes": float(decision.num_nodes),
+            "training/contributions": float(len(decision.contributions)),
+        }
+        trained = [(loss, tokens) for loss, tokens, _ in known if math.isfinite(loss) and tokens]
+        if trained:
+            weight = sum(tokens for _, tokens in trained)
+            figures["training/loss"] = sum(loss * tokens for loss, tokens in trained) / weight
+        if known:
+            figures["training/staleness"] = sum(staleness for _, _, staleness in known) / len(known)
+        self.points.append(VersionFigures(row_id, decision.version, decision.time, figures))
