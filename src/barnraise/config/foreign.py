@@ -115,7 +115,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("lora_dropout", AXOLOTL, "training.adapter", "dropout in it"),
     Foreign("lora_target_modules", AXOLOTL, "training.adapter", "targets in it"),
     Foreign("flash_attention", AXOLOTL, note="transformers' own choice of attention is used"),
-    Foreign("wandb_project", AXOLOTL, "run.report_to", "[wandb]; the project is the run's name"),
+    Foreign("wandb_project", AXOLOTL, "run.report_to", "[wandb]; the project's name is barnraise"),
     Foreign("dataset", FACTORY, "data.files", f"or data.mixture; {_LOCAL}"),
     Foreign("dataset_dir", FACTORY, "data.files", _LOCAL),
     Foreign("template", FACTORY, "data.chat_template", "a file; the tokenizer's own when not given"),
