@@ -69,7 +69,6 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("save_strategy", HF, "controller.checkpoint_seconds", "in seconds"),
     Foreign("save_total_limit", HF, "controller.keep_checkpoints"),
     Foreign("logging_steps", HF, note="all is on the ledger: `barnraise status`, `barnraise report RUN_DIR`"),
-    Foreign("report_to", HF, "run.report_to", "a list"),
     Foreign("resume_from_checkpoint", HF, note="`barnraise resume RUN_DIR` continues a run"),
     Foreign("load_best_model_at_end", HF, note="`barnraise export RUN_DIR --version N` takes any checkpoint kept"),
     Foreign("push_to_hub", HF, note="nothing is uploaded; `barnraise export` writes a folder that `hf upload` takes"),

@@ -49,7 +49,7 @@ class Run(Section):
     seed: int = Field(default=0, ge=0, lt=2**31, description="Seeds model initialisation, data order and simulation.")
     dir: Text = Field(default="runs", description="Folder in which the run directory is made.")
     report_to: Annotated[list[Literal["tensorboard", "wandb", "mlflow", "trackio"]], Field(max_length=4)] = Field(
-        default_factory=list,
+        default=[],
         description="Experiment trackers that get the run's figures while it works; their files are in its folder. "
         "W&B stays offline unless WANDB_MODE says otherwise.",
     )

@@ -21,6 +21,8 @@ from barnraise.emulation.chances import Chances
 HOUR = 3600.0
 MOST_BYTES = 256 << 20
 """Bytes of a trace file, at most."""
+LONGEST_FIELD = 1 << 17
+"""Characters of a field of a trace, at most; csv's limit is one of the whole process."""
 ROUNDING = 1e-6
 """Tolerance of sums of seconds."""
 
@@ -201,6 +203,7 @@ def read_trace(path: Path, names: Iterable[str]) -> TraceChurn:
 
 
 def _rows(path: Path, text: str) -> Iterator[list[str]]:
+    csv.field_size_limit(LONGEST_FIELD)
     rows = csv.reader(text.splitlines())
     try:
         yield from rows

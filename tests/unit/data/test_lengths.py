@@ -250,7 +250,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
         tokens_at_once=None,
         problem=CausalLM(),
         step=lambda batch, rate: shapes.append(batch["input_ids"].shape),
-        optimizer=SimpleNamespace(state={}),
+        forget=lambda: None,
     )
     executor = WorkerExecutor(trainer, Dataset.open("made0"), told(uplink={"codec": compression.create("none").name}))
     assert executor.measure(NodeProfile(), 3, seconds=0.0).tokens_per_second > 0.0

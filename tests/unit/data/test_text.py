@@ -210,7 +210,7 @@ def test_hidden_files_and_the_dataset_itself_are_left_out(tmp_path: Path) -> Non
         (["empty.txt"], {}, "nothing but empty files"),
         (["tiny.txt"], {}, r"held-out part of 0 bytes \(held_out: 0\.05\) does not fill one row of 128 tokens"),
         (["part0"], {"held_out": 0.0}, r"held_out is 0\.0, but must be above 0 and below 1"),
-        (["part0"], {"context": 1}, "cannot be made: .*>= 2"),
+        (["part0"], {"context": 1}, "a row of text has at least 2 tokens"),
         (["part0"], {"context": 100_000}, "does not fill one row of 100000 tokens"),
         (["part0"], {"tokenizer": "no/such"}, "no tokenizer at no/such"),
         (["part0"], {"tokenizer": "."}, "no tokenizer in"),

@@ -16,7 +16,7 @@ from barnraise.models.config import describe
 from barnraise.models.exchange.layout import MAX_VALUES, Layout
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.flat import FlatParameters
-from barnraise.models.memory import controller, model_size, worker
+from barnraise.models.memory import HOST_VECTORS, controller, model_size, worker
 from barnraise.wire.manifest import ExchangeName, Manifest
 from barnraise.worker.terms import exchange_of
 
@@ -66,7 +66,10 @@ def test_less_of_it_takes_less_memory(tmp_path: Path) -> None:
     full, batch = Exchange.of(config()), {"batch_size": 1, "context": 16}
     some = Exchange.of(config(), frozen(build(config()), tmp_path, "part", layers="1"))
     left = model_size(config()) - some.trained
-    assert worker(config(), full, **batch).vectors - worker(config(), some, **batch).vectors == 4 * (1 + 2 + 6) * left
+    assert (
+        worker(config(), full, **batch).vectors - worker(config(), some, **batch).vectors
+        == 4 * (1 + 2 + HOST_VECTORS) * left
+    )
     held = [controller(config(), one, payload_bytes=0, **batch).vectors for one in (full, some)]
     assert held[0] - held[1] == 4 * 3 * left
 
