@@ -70,11 +70,13 @@ class Host:
 
     async def close(self) -> None:
         """Close threads, ports and files."""
-        await self.server.close()
-        if self.tracking is not None:
-            await asyncio.to_thread(self.tracking.finish, self.server.warn)
-        self.account.close()
-        self.ledger.close()
+        try:
+            await self.server.close()
+            if self.tracking is not None:
+                await asyncio.to_thread(self.tracking.finish, self.server.warn)
+        finally:  # the ledger last: then no ledger.sqlite-wal stays beside it
+            self.account.close()
+            self.ledger.close()
 
 
 def open_host(run: RunDirectory, plan: Plan, warn: Callable[[str], None], ground: HostResources | None = None) -> Host:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.core.errors import BarnraiseError
 
 
 def report(
@@ -35,4 +36,6 @@ def report(
         points = tracking.advance()
     finally:
         tracking.close()
+    if tracking.failures:
+        raise BarnraiseError("; ".join(f"{name}: {why}" for name, why in tracking.failures.items()))
     console.say(f"{points} new points are in {tracking.folder} ({', '.join(to)})")

@@ -2,23 +2,95 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import importlib.util
 import math
+import os
 import struct
+import subprocess
+import sys
+import threading
 from collections import defaultdict
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barnraise.account.reducer import RowFeed
-from barnraise.account.tracking.following import Tracking
+from barnraise.account.tracking.base import Tracker, VersionFigures
+from barnraise.account.tracking.following import POSITIONS, Tracking
 from barnraise.account.tracking.measures import Measures
-from barnraise.account.tracking.trackers import CLASSES
+from barnraise.account.tracking.trackers import CLASSES, hushed
 from barnraise.core.errors import InputError, UnknownNameError
 from barnraise.core.trackers import TRACKERS, require, why_missing
 from barnraise.ledger import Ledger, LedgerView, Noted, RunDirectory, VersionClosed, notes
 
 Scalars = dict[str, list[tuple[int, float]]]
+
+HANGING = """
+import asyncio, sys, threading
+from pathlib import Path
+from barnraise.account.tracking.following import Tracking
+from barnraise.account.tracking.trackers import CLASSES, TensorBoard
+from barnraise.ledger import RunDirectory
+
+hung = threading.Event()
+
+class Hanging(TensorBoard):
+    def log(self, point):
+        hung.set()
+        threading.Event().wait()
+
+async def host():
+    tracking = Tracking(RunDirectory(Path(sys.argv[1])), ["tensorboard"])
+    following = asyncio.ensure_future(tracking.follow(print, every=0.0))
+    while not hung.is_set():
+        await asyncio.sleep(0.01)
+    following.cancel()
+    await asyncio.to_thread(tracking.finish, print, 0.1)
+
+CLASSES["tensorboard"] = Hanging
+asyncio.run(host())
+print("the host ended")
+"""
+
+
+class Listed(Tracker):
+    """A tracker that writes the versions it takes to a file, and raises at version `worst`."""
+
+    worst = 0
+
+    def __init__(self, run: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "versions"
+
+    def log(self, point: VersionFigures) -> None:
+        if point.version == self.worst:
+            raise OSError(f"version {point.version} is too much")
+        with self._path.open("a") as file:
+            file.write(f"{point.version} ")
+
+    def close(self) -> None: ...
+
+
+class Failing(Listed):
+    worst = 2
+
+
+class Unclosed(Listed):
+    def close(self) -> None:
+        raise OSError("no answer")
+
+
+@pytest.fixture
+def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Tracker]]:
+    """More trackers: one that raises at version 2, one that raises at its end, one that works."""
+    more = {"failing": Failing, "unclosed": Unclosed, "listed": Listed}
+    for name, tracker in more.items():
+        monkeypatch.setitem(CLASSES, name, tracker)
+        monkeypatch.setitem(TRACKERS, name, "json")
+    return CLASSES
 
 
 @pytest.fixture
@@ -79,16 +151,20 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(TRACKERS) - {"tensorboard"}))
-def test_other_trackers_take_the_same_figures(run: RunDirectory, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_trackers_take_the_same_figures(
+    run: RunDirectory, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     if why := why_missing(name):
         pytest.skip(why)
     monkeypatch.setenv("WANDB_MODE", "offline")
     ledger = Ledger(run.ledger, run.segments)
     write(ledger, 1, 2.0)
-    tracking = Tracking(run, [name])
+    tracking, told = Tracking(run, [name]), list[str]()
     assert tracking.advance() == 2
-    tracking.close()
+    write(ledger, 2, 1.0)
+    tracking.finish(told.append)  # in another thread
     ledger.close()
+    assert (told, capsys.readouterr().out) == ([], "")
     assert [path for path in (run.path / "tracking" / name).rglob("*") if path.is_file()]
 
 
@@ -99,7 +175,115 @@ def test_losses_of_training_are_weighted_by_tokens_and_those_that_are_no_numbers
     with LedgerView(run.ledger) as view:
         RowFeed(view, [measures]).advance()
     ledger.close()
-    (point,) = measures.take()
+    (point,) = measures.points
     assert point.figures["training/loss"] == 3.5
     assert point.figures["training/staleness"] == 2.0
     assert measures.open == {}
+
+
+def taken(run: RunDirectory, name: str) -> str:
+    return (run.path / "tracking" / name / "versions").read_text()
+
+
+@pytest.mark.usefixtures("classes")
+def test_a_tracker_that_raises_is_left_out_and_gets_what_it_lacks_later(
+    run: RunDirectory, classes: dict[str, type[Tracker]]
+) -> None:
+    told: list[str] = []
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+        write(ledger, 2, None)
+        tracking = Tracking(run, ["failing", "listed"])
+        assert tracking.advance() == 2
+        write(ledger, 3, None)
+        tracking.finish(told.append)
+    assert taken(run, "failing") == "1 "
+    assert taken(run, "listed") == "1 2 3 "
+    assert len(told) == 1
+    assert "failing gets no more figures: version 2 is too much; what it lacks is written by:" in told[0]
+    assert f"report {run.path} --to failing" in told[0]
+    classes["failing"] = Listed
+    again = Tracking(run, ["failing", "listed"])
+    assert again.advance() == 2
+    again.close()
+    assert taken(run, "failing") == taken(run, "listed") == "1 2 3 "
+
+
+@pytest.mark.usefixtures("classes")
+def test_trackers_that_cannot_be_opened_or_closed_leave_the_others_alone(run: RunDirectory) -> None:
+    told: list[str] = []
+    (run.path / "tracking").mkdir()
+    (run.path / "tracking" / "failing").write_text("a file, where the tracker has its folder")
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+    Tracking(run, ["failing", "unclosed", "listed"]).finish(told.append)
+    assert [line.split()[1] for line in told] == ["failing", "unclosed"]
+    assert taken(run, "unclosed") == taken(run, "listed") == "1 "
+
+
+@pytest.mark.usefixtures("classes")
+def test_following_reports_a_tracker_that_raises_and_ends_when_none_is_left(run: RunDirectory) -> None:
+    told: list[str] = []
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 2, None)
+    tracking = Tracking(run, ["failing"])
+    asyncio.run(tracking.follow(told.append, every=0.0))
+    tracking.finish(told.append)
+    assert len(told) == 1
+
+
+@pytest.mark.usefixtures("classes")
+@pytest.mark.parametrize("content", [b"", b'{"listed": ', b"[1]", b'{"listed": "one"}', b'{"\xff": 1}'])
+def test_damaged_positions_count_as_none(run: RunDirectory, content: bytes) -> None:
+    path = run.path / "tracking" / POSITIONS
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+    tracking = Tracking(run, ["listed"])
+    assert tracking.advance() == 1
+    tracking.close()
+    assert list(msgspec.json.decode(path.read_bytes())) == ["listed"]
+
+
+@pytest.mark.usefixtures("classes")
+def test_positions_are_replaced_as_a_whole(run: RunDirectory) -> None:
+    path = run.path / "tracking" / POSITIONS
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+        tracking = Tracking(run, ["listed"])
+        tracking.advance()
+        before = path.read_bytes()
+        os.link(path, run.path / "kept")  # a file that is written in place would change here too
+        write(ledger, 2, None)
+        tracking.advance()
+        tracking.close()
+    assert (run.path / "kept").read_bytes() == before != path.read_bytes()
+
+
+def test_a_tracker_that_hangs_keeps_no_host_from_ending(run: RunDirectory) -> None:
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING, str(run.path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a tracker took more than 0.1 s; what it lacks is written by:" in done.stdout
+    assert done.stdout.endswith("the host ended\n")
+
+
+def test_a_package_is_kept_from_printing_and_the_host_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "talkative").mkdir()
+    (tmp_path / "talkative" / "__init__.py").write_text("from . import part\n")
+    (tmp_path / "talkative" / "part.py").write_text("def speak(text):\n    print(text)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    speak = importlib.import_module("talkative").part.speak
+    with hushed("talkative"):
+        speak("unwanted")
+        thread = threading.Thread(target=print, args=("a line of the host",))
+        thread.start()
+        thread.join()
+    speak("afterwards")
+    assert capsys.readouterr().out.split("\n") == ["a line of the host", "afterwards", ""]

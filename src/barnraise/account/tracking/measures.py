@@ -15,7 +15,7 @@ LARGEST_EXPONENT = 700.0
 
 
 class Measures(Reducer):
-    """Makes a point of each version that is closed, and of each that is evaluated; `take` hands them over.
+    """Makes a point of each version that is closed, and of each that is evaluated; the caller clears `points`.
 
     `open` are the accepted contributions that are in no version yet: loss, tokens and staleness by assignment.
     """
@@ -37,11 +37,6 @@ class Measures(Reducer):
             if loss is not None:
                 figures = {"evaluation/loss": loss, "evaluation/perplexity": math.exp(min(loss, LARGEST_EXPONENT))}
                 self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
-
-    def take(self) -> list[VersionFigures]:
-        """Return the points since the last call."""
-        found, self.points = self.points, []
-        return found
 
     def _closed(self, row_id: int, decision: VersionClosed) -> None:
         self.tokens += decision.tokens

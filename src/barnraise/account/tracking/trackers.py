@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
+import sys
 import time
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,9 @@ class Wandb(Tracker):
         folder.mkdir(parents=True, exist_ok=True)
         mode = os.environ.get("WANDB_MODE", "offline")
         settings = wandb.Settings(silent=True, console="off", disable_git=True, save_code=False)
-        self._run: Any = wandb.init(project=PROJECT, name=run, id=run, dir=str(folder), mode=mode, settings=settings)
+        self._run: Any = wandb.init(
+            project=PROJECT, name=run, id=run, resume="allow", dir=str(folder), mode=mode, settings=settings
+        )
         self._run.define_metric("*", step_metric="version")
 
     def log(self, point: VersionFigures) -> None:
@@ -80,16 +84,33 @@ class Trackio(Tracker):
         os.environ.setdefault("TRACKIO_DIR", str(folder.absolute()))
         import trackio
 
-        self._trackio: Any = trackio
-        with redirect_stdout(StringIO()):  # results alone belong there
-            trackio.init(project=PROJECT, name=run, resume="allow")
+        with hushed("trackio"):
+            # trackio keeps the run it is at in a context, which another thread lacks
+            context = contextvars.copy_context()
+            self._run: Any = context.run(trackio.init, project=PROJECT, name=run, resume="allow")
 
     def log(self, point: VersionFigures) -> None:
-        self._trackio.log({**point.figures, "version": point.version, "seconds": point.seconds})
+        self._run.log({**point.figures, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
-        with redirect_stdout(StringIO()):
-            self._trackio.finish()
+        with hushed("trackio"):
+            self._run.finish()
+
+
+@contextmanager
+def hushed(package: str) -> Iterator[None]:
+    """Keep the imported modules of `package` from printing in the body: standard output is for results.
+
+    Other modules print as before, in any thread; `redirect_stdout` would take their lines too.
+    """
+    modules = [vars(module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
+    for module in modules:
+        module["print"] = lambda *values, **options: None
+    try:
+        yield
+    finally:
+        for module in modules:
+            del module["print"]
 
 
 CLASSES = {"mlflow": Mlflow, "tensorboard": TensorBoard, "trackio": Trackio, "wandb": Wandb}
