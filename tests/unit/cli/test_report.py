@@ -24,5 +24,7 @@ def test_a_tracker_that_cannot_write_is_an_error(tmp_path: Path, capsys: pytest.
     assert out == ""
     assert err.startswith("error: tensorboard: ")
     folder.unlink()
-    assert main(arguments) == 0
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("1 new points are in ")

@@ -15,6 +15,7 @@ import msgspec
 from barnraise.account.reducer import RowFeed
 from barnraise.account.tracking.base import Tracker, VersionFigures
 from barnraise.account.tracking.measures import Measures
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.files import write_file
 from barnraise.core.program import program
 from barnraise.core.text import printable
@@ -73,7 +74,7 @@ class Tracking:
                 await asyncio.sleep(every)
                 await _in_daemon(self.advance)
                 self._tell(warn)
-        except Exception as error:  # of the ledger, or of the file of positions
+        except Exception as error:  # the ledger or the file of positions cannot be used
             warn(f"run.report_to: no more figures are reported: {_text(error)}")
 
     def finish(self, warn: Callable[[str], None], patience: float = PATIENCE) -> None:
@@ -133,7 +134,7 @@ class Tracking:
                 self.advance()
             finally:
                 self.close()
-        except Exception as error:  # of the ledger, or of the file of positions
+        except Exception as error:  # the ledger or the file of positions cannot be used
             warn(f"run.report_to: the last figures are not reported: {_text(error)}")
         self._tell(warn)
 
@@ -166,7 +167,7 @@ def _positions(path: Path) -> dict[str, int]:
     """Return the positions that a file holds: none when it is missing or damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+    except (FileNotFoundError, *MALFORMED):
         return {}
 
 
