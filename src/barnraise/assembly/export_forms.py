@@ -120,18 +120,20 @@ class ExportSource:
     def prompts(self) -> list[Prompt]:
         """Return the prompts of the round trip: conversations where the data has them, or else pieces of rows."""
         data, context = self.dataset, self.dataset.meta.context
-        if self.template is not None and TRAINED in (column.name for column in data.meta.fields):
-            if found := talks_of(data, tokenizers.of(data), self.template, self.turns):
-                return found
+        template = self.template if TRAINED in (column.name for column in data.meta.fields) else None
+        if template is not None and (found := talks_of(data, tokenizers.of(data), template, self.turns)):
+            return found
+        found = prompts_of(data)
+        if not found:
+            self.warn(
+                "the round trip compares no tokens: no piece of the held-out rows has a text that leaves room in the "
+                f"context of {context} tokens; try the exported model with texts of your own"
+            )
+        elif template is not None:
             self.warn(
                 "the round trip does not check the chat template: the template refuses a question without other "
                 f"messages, or each prompt is longer than {longest_prompt(data)} tokens (the context is {context}); "
                 "pieces of held-out rows are compared, so look at the template yourself"
-            )
-        if not (found := prompts_of(data)):
-            self.warn(
-                "the round trip compares no tokens: no piece of the held-out rows has a text that leaves room in the "
-                f"context of {context} tokens; try the exported model with texts of your own"
             )
         return found
 
