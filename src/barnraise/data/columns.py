@@ -40,7 +40,7 @@ class RowColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     [0, below): a label among `below` classes. A file holds `bool` as bits, the lowest of a byte first.
     """
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{0,31}\Z")]
     dtype: Literal["token", "bool", "uint8", "uint16", "uint32", "int32", "int64", "float16", "float32"]
     shape: Annotated[tuple[Side, ...], msgspec.Meta(max_length=MOST_AXES)] = ()
     below: Annotated[int, msgspec.Meta(ge=1, le=1 << 31)] | UnsetType = UNSET
@@ -99,6 +99,11 @@ def loaded(stored: Rows, columns: Sequence[RowColumn], length: int, token: Token
     return rows
 
 
+def copied_bytes(columns: Sequence[RowColumn], length: int, token: TokenType) -> int:
+    """Return the bytes in memory of a row that `loaded` copies; 0 where it returns a view."""
+    return loaded_type(columns, length, token).itemsize if any(column.dtype == "bool" for column in columns) else 0
+
+
 def stored(rows: Rows, columns: Sequence[RowColumn], length: int, token: TokenType) -> Rows:
     """Return rows as they lie in a file: the same array where no column has bits, otherwise a copy."""
     if all(column.dtype != "bool" for column in columns):
@@ -127,7 +132,12 @@ def filled(arrays: Arrays, columns: Sequence[RowColumn], length: int, vocab_size
             limits, low, high = np.iinfo(numbers), int(given.min()), int(given.max())
             if low < limits.min or high > limits.max:
                 raise DataError(f"numbers {low} to {high} given for column {column.name}, which has {numbers}")
-        rows[column.name] = given
+        with np.errstate(over="ignore"):
+            rows[column.name] = given
+        if numbers.kind == "f" and not np.isfinite(rows[column.name]).all():
+            raise DataError(
+                f"column {column.name} holds numbers that are not finite in {numbers}; scale or leave them out"
+            )
     return rows
 
 

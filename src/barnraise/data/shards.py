@@ -169,6 +169,11 @@ class Dataset:
         info = self.meta.held_out
         return self._checked_view(info, 0, info.rows if limit is None else max(1, min(limit, info.rows)))
 
+    def held_out_part(self, start: int, stop: int) -> Rows:
+        """Return held-out rows start..stop-1, as far as there are any, as `rows` does."""
+        info = self.meta.held_out
+        return self._checked_view(info, start, min(stop, info.rows))
+
     def files(self) -> list[FileInfo]:
         """Return name, bytes and sha256 of every file that a worker on another machine needs; meta.json first."""
         content = (self.folder / META).read_bytes()

@@ -201,7 +201,7 @@ class HuggingFaceTokenizer:
                 first = _token_at(encoding, range(start, stop))
                 last = _token_at(encoding, range(stop - 1, start - 1, -1))
                 if first is not None and last is not None:
-                    marked[first : last + 1] = True
+                    marked[first : _last_of(encoding, last, stop) + 1] = True
             yield ids, marked
 
     @cached_property
@@ -217,6 +217,15 @@ class HuggingFaceTokenizer:
 
     def files(self) -> dict[str, bytes]:
         return dict(self._files)
+
+
+def _last_of(encoding: Any, token: int, stop: int) -> int:
+    """Return the last token that has bytes of a character before `stop`, from `token` on, which has its first ones."""
+    while (found := encoding.token_to_chars(token + 1) if token + 1 < len(encoding) else None) and found[0] < stop:
+        if found[1] <= found[0]:
+            break
+        token += 1
+    return token
 
 
 def _token_at(encoding: Any, places: range) -> int | None:

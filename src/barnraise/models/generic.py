@@ -60,7 +60,7 @@ def architecture(name: str, problem: str = CAUSAL) -> Architecture:
         close = nearest(name, known)
         raise UnknownNameError("model architecture", name, {*ARCHITECTURES, *([close] if close else [])})
     config_class = _config_class(name)
-    _check_code(name)
+    check_code(name)
     defaults = _defaults(config_class, decoder=problem == CAUSAL)
     mapped: Mapping[str, str] = config_class.attribute_map
     names = {}
@@ -89,7 +89,7 @@ def _model_types(problem: str = CAUSAL) -> list[str]:
     return re.findall(r'\("([^"]+)",', listed[1])
 
 
-def _check_code(name: str) -> None:
+def check_code(name: str) -> None:
     """Raise ModelError for a model whose code fetches or compiles other code as it is built.
 
     Its source is read, not run.

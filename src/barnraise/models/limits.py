@@ -8,6 +8,7 @@ from typing import Any
 
 from barnraise.core.errors import ModelError, nearest
 from barnraise.models.architectures import ARCHITECTURES, Architecture, is_dropout
+from barnraise.models.generic import check_code
 from barnraise.models.problems import PROBLEM
 
 SIZES = {
@@ -135,6 +136,8 @@ def _check_plain(key: str, value: Any, depth: int = 0) -> int:
         raise ModelError(f"{where} is nested deeper than {_MAX_DEPTH}")
     items = 1
     if isinstance(value, dict):
+        if isinstance(inner := value.get("model_type"), str):
+            check_code(inner)  # a model within the model
         for name in value:
             if not isinstance(name, str) or any(word in name for word in _CODE):
                 raise ModelError(f"{where} holds '{str(name)[:80]}', which a config from elsewhere may not set")

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+import msgspec
+
 from barnraise.config.data_sections import FileData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.wire.manifest import URL_LIMIT, Url
 
 SCHEMES = ("https", "http", "s3")
 
@@ -47,4 +50,10 @@ def fault(url: str) -> str | None:
         return f"'{url[:100]}' names no server, or has spaces in it"
     if not parts.path.endswith("/"):
         return f"'{url[:100]}' does not end in a slash: the files' names follow it"
+    try:
+        msgspec.convert(url, Url)
+    except msgspec.ValidationError:
+        return (
+            f"'{url[:100]}' is not as workers take it: lower-case https://, at most {URL_LIMIT} characters, no ? or #"
+        )
     return None

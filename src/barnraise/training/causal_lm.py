@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.meta import Format
+from barnraise.data.packing import COLUMNS, PACKED_COLUMNS
 from barnraise.data.shards import IGNORED
 from barnraise.models.attention import apart
 from barnraise.models.packing import rows_packed
@@ -15,6 +16,8 @@ from barnraise.training.problem import Problem, Tensors
 
 class CausalLM(Problem):
     """Predicts each labelled token from those before it."""
+
+    other_columns = COLUMNS, PACKED_COLUMNS
 
     def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
         return batch_of(rows, form)

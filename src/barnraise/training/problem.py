@@ -36,6 +36,9 @@ class Problem:
     columns: ClassVar[tuple[RowColumn, ...]] = ()
     """The columns of its own rows; without any it is trained on the text of the data section."""
 
+    other_columns: ClassVar[tuple[tuple[RowColumn, ...], ...]] = ()
+    """Other sets of columns that it can be trained on."""
+
     def build(self) -> nn.Module:
         """Return a new module in float32; its parameters are drawn with torch's random numbers, seeded by the run."""
         raise NotImplementedError(f"{type(self).__name__} has no method build")
@@ -93,7 +96,7 @@ class Problem:
     def require(self, form: Format) -> None:
         """Raise DataError unless the problem can be trained on rows of this form."""
         wanted = self.columns or TEXT
-        if form.fields[: len(wanted)] != wanted:
+        if form.fields not in (wanted, *self.other_columns):
             names = [", ".join(map(_text, columns)) for columns in (form.fields, wanted)]
             raise DataError(f"the rows have the columns {names[0]}, but {type(self).__name__} needs {names[1]}")
 

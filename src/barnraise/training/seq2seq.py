@@ -53,7 +53,7 @@ class Seq2Seq(Problem):
 
 
 def start_of(form: Format) -> int:
-    """Return the token id with which a decoder starts."""
+    """Return the token id with which a decoder starts whose model does not name one."""
     return next((token for token in (form.pad_id, form.bos_id, form.eos_id) if token is not None), 0)
 
 
@@ -70,6 +70,9 @@ def _cut(
 def _each(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
     """Return the loss of each target position, and which count: both [rows, length]."""
     inputs = {name: values for name, values in batch.items() if name != "labels"}
+    if (start := getattr(getattr(module, "config", None), "decoder_start_token_id", None)) is not None:
+        inputs["decoder_input_ids"] = inputs["decoder_input_ids"].clone()
+        inputs["decoder_input_ids"][:, 0] = start
     logits, labels = module(**inputs, use_cache=False).logits.float(), batch["labels"]
     each = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return each.view_as(labels), labels != IGNORED

@@ -26,6 +26,9 @@ MAY_NAME = {
 """The reach of addresses to which a controller may send workers, by its own."""
 
 
+_NAT64, _LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48")
+
+
 def reach(address: str) -> AddressReach:
     """Return the reach of a numeric address.
 
@@ -33,13 +36,21 @@ def reach(address: str) -> AddressReach:
     ['INTERNET', 'NETWORK', 'NETWORK', 'LINE', 'MACHINE', 'MACHINE']
     """
     found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
+    if isinstance(found, ipaddress.IPv6Address):
+        found = _inner(found) or found
     if found.is_loopback or found.is_unspecified:
         return AddressReach.MACHINE
     if found.is_link_local or found.is_multicast:
         return AddressReach.LINE
-    return AddressReach.INTERNET if found.is_global else AddressReach.NETWORK
+    site = isinstance(found, ipaddress.IPv6Address) and (found.is_site_local or found in _LOCAL_NAT64)
+    return AddressReach.INTERNET if found.is_global and not site else AddressReach.NETWORK
+
+
+def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that an IPv6 address stands for: mapped, compatible, by 6to4 or by NAT64 (RFC 6052)."""
+    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    compatible = int(address) >> 32 == 0 and int(address) > 1
+    return address.ipv4_mapped or address.sixtofour or (low if compatible or address in _NAT64 else None)
 
 
 async def addresses(host: str) -> list[str]:

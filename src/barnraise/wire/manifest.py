@@ -18,7 +18,9 @@ MANIFEST_LIMIT = 1 << 20
 PartName = Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=r"^frozen[A-Za-z0-9_.-]*\Z")]
 
 
-Url = Annotated[str, msgspec.Meta(max_length=2000, pattern=r"^(https?|s3)://[^/?#@\s]+/([^?#\s]*/)?\Z")]
+URL_LIMIT = 2000
+
+Url = Annotated[str, msgspec.Meta(max_length=URL_LIMIT, pattern=r"^(https?|s3)://[^/?#@\s]+/([^?#\s]*/)?\Z")]
 """The beginning of the addresses of a run's files, up to a slash: no user, no password, no query."""
 
 

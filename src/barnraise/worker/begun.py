@@ -11,12 +11,14 @@ from barnraise.core.types import AnyTask
 class Running:
     """A task that the executor runs.
 
-    `near`: it is time to ask for the next. `dropped`: another node has it now.
+    `near`: it is time to ask for the next. `dropped`: another node has it now. `follows`: it began before the failure
+    of another task was known, and may fail for the same reason.
     """
 
     task: AnyTask
     near: bool
     dropped: bool = False
+    follows: bool = False
 
 
 class Begun:
@@ -40,6 +42,11 @@ class Begun:
         """Let the results of steps that are taken go into the residual."""
         for encoding in self.encoding.values():
             encoding.dropped = True
+
+    def mark_following(self) -> None:
+        """Record that another task has failed."""
+        for each in (*self.encoding.values(), *([self.running] if self.running is not None else [])):
+            each.follows = True
 
     def encode(self, assignment: int) -> bool:
         """Record that the steps of the running task are taken; False when it is another, or has its result already."""

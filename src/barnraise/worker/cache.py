@@ -31,13 +31,16 @@ class Cache:
         self.on_deleted: Callable[[str], None] = lambda name: None
         self._sizes: dict[str, int] = {}  # sizes of the present files, the least recently used first
         self._right: set[str] = set()  # files whose content was compared with their digest
+        self._twins: dict[str, list[Path]] = {}  # further files with the same content
 
     def place(self, digest: str, path: Path) -> None:
         """Register the place of a blob.
 
         A file that an earlier process left there counts, if it has the right length.
         """
-        self.places[digest] = path
+        if self.places.setdefault(digest, path) != path:
+            self._twins.setdefault(digest, []).append(path)
+            return
         with contextlib.suppress(OSError):
             if path.is_file():
                 self._sizes[digest] = path.stat().st_size
@@ -83,15 +86,15 @@ class Cache:
             with contextlib.suppress(OSError):
                 if not path.is_file() or path.stat().st_size != blob.num_bytes or digest_of(path) != blob.digest:
                     continue
-                try:
-                    os.link(path.resolve(), self.places[blob.digest])
-                except OSError:
-                    shutil.copyfile(path, self.places[blob.digest])
+                _link(path, self.places[blob.digest])
                 self._take(blob.digest, blob.num_bytes)
                 return True
         return False
 
     def _take(self, digest: str, size: int) -> None:
+        for twin in self._twins.get(digest, ()):
+            twin.unlink(missing_ok=True)
+            _link(self.places[digest], twin)
         self._sizes.pop(digest, None)
         self._sizes[digest] = size
         self._right.add(digest)
@@ -104,10 +107,18 @@ class Cache:
             digest = next(iter(self._sizes))
             del self._sizes[digest]
             self._right.discard(digest)
-            path = self.places[digest]
-            self.on_deleted(path.name)
-            with contextlib.suppress(OSError):
-                path.unlink()
+            for path in (self.places[digest], *self._twins.get(digest, ())):
+                self.on_deleted(path.name)
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def _link(path: Path, to: Path) -> None:
+    """Make the file `to` of the same content, without a second copy where the disk can."""
+    try:
+        os.link(path.resolve(), to)
+    except OSError:
+        shutil.copyfile(path, to)
 
 
 def digest_of(path: Path) -> str:

@@ -157,12 +157,10 @@ class WorkerExecutor:
             if not steps and self.trainer.raised:
                 raise ProblemError(self.trainer.raised)
         except ProblemError:
-            course.failed(0, course.line)
-            course.recover()
+            course.drop()
             raise
         if not steps or course.astray:
-            course.failed(0, course.line)
-            course.recover()
+            course.drop()
             return finished(None)
         ends, told, seconds = course.end(), course.transcript, time.monotonic() - began
 

@@ -59,7 +59,7 @@ def _measured(executor: TaskExecutor, task: Evaluate, fetched: Fetched, on_step:
 
     began, busy = time.monotonic(), executor.busy()
     rows, size, trainer = task.held_out, task.batch_size, executor.trainer
-    held_out = executor.dataset.held_out()[rows.start : rows.stop]
+    held_out = executor.dataset.held_out_part(rows.start, rows.stop)
     try:
         trainer.load(executor.before(task, fetched))
     except (PayloadError, torch.OutOfMemoryError):

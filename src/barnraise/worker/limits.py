@@ -23,7 +23,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     `fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches of
     a task may take `batches` bytes. `lengths` are the tokens of a row in each file with rows: rows of up to `longest`
-    can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept.
+    can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept. `copied`
+    are the bytes in memory of a row that is read; 0 where rows stay in their file.
     """
 
     fetched: float = math.inf
@@ -32,6 +33,7 @@ class Limits(msgspec.Struct, frozen=True):
     longest: float = math.inf
     longest_measured: float = math.inf
     disk: float = math.inf
+    copied: int = 0
 
     def refusal(self, task: Task) -> str:
         """Return why the memory of this machine is too small for the task; "" when it is not."""
@@ -68,7 +70,9 @@ class Limits(msgspec.Struct, frozen=True):
             size = task.batch_size
         if not size:
             return 0
-        return ROW_BYTES * rows + BATCH_BYTES * -(-rows // size) + TOKEN_BYTES * min(size, rows) * length
+        return (
+            (ROW_BYTES + self.copied) * rows + BATCH_BYTES * -(-rows // size) + TOKEN_BYTES * min(size, rows) * length
+        )
 
 
 def unlent(task: Task, kinds: tuple[str, ...]) -> str:

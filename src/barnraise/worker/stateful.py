@@ -16,7 +16,7 @@ encoded. So an offset is in no update, and each step is in exactly one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +105,7 @@ class StatefulSession(TaskSession):
             self._move(task, self._prepared.result())
 
     def end(self) -> Ends:
-        wait([self.encoding])  # one update waits for the queue at most
+        self.await_encoding()  # one update waits for the queue at most
         start, (self.start, self._here) = self._running(), self._copy_out()
         return Ends(start, self.start, self._here, self.line)
 
@@ -171,6 +171,8 @@ class StatefulSession(TaskSession):
         copied.wait()
         published = self.published
         with published.lock:
+            if not published.moved:  # it has become void since this was submitted
+                return Offset(here.zero_(), None, 0)
             published.moved = False
             movement, steps = None, published.steps_moved
             if 2 * steps >= task.local_steps:  # else too few to measure a speed

@@ -7,7 +7,8 @@ task of another node for an audit.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -55,6 +56,11 @@ class TaskSession:
         """Return whether the running task, or the next, is of a lost line."""
         return self.lost == self.line
 
+    def await_encoding(self) -> None:
+        """Return once the last update is encoded, or never will be; its exception is the concern of its task."""
+        with suppress(CancelledError):  # `wait` never returns for a future that is cancelled as its pool shuts down
+            self.encoding.exception()
+
     def begin(self, task: Train) -> None:
         """Prepare the trainer for the first step."""
         raise NotImplementedError
@@ -71,6 +77,12 @@ class TaskSession:
 
     def recover(self) -> None:
         """Begin a new line if this one is lost."""
+
+    def drop(self) -> None:
+        """Drop the running task, whose steps were not taken, or of a lost line; the update before it stays."""
+        self.await_encoding()
+        self.failed(0, self.line)
+        self.recover()
 
     def sent(self, number: int, update: SentUpdate) -> None:
         """Record that the update of assignment `number` is on its way."""
@@ -101,6 +113,8 @@ class StatelessSession(TaskSession):
         if not published.moved or len(self._taken) == MOST_TAKEN:
             return
         with published.lock:
+            if not published.moved:  # it has become void meanwhile
+                return
             published.moved = False
             self._once.take_in(published.parameters)
             self._taken.append(Taken(step, published.version))

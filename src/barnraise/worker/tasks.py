@@ -384,9 +384,14 @@ class Tasks(Begun):
         return self.outgoing.add(result, now) + next_ones
 
     def failed(self, event: TaskFailed) -> None:
-        """Record that a task has no result, for which this machine is to blame unless there is a reason."""
-        self._ended(event.assignment)
-        self.failures += not event.reason
+        """Record that a task has no result, for which this machine is to blame unless there is a reason.
+
+        A task that began before the failure of another was known may have failed with it: the two count once.
+        """
+        ended = self._ended(event.assignment)
+        if not event.reason:
+            self.failures += not ended.follows
+            self.mark_following()
 
     def leave(self) -> list[Action]:
         """Accept no more tasks; the running one ends after the current step."""

@@ -11,6 +11,7 @@ import msgspec
 
 from barnraise.core.errors import OptionError, RunFailedError, UnknownNameError
 from barnraise.core.types import Blob
+from barnraise.data.columns import copied_bytes
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
 from barnraise.models.exchange.record import Exchange
@@ -148,7 +149,8 @@ def _limits(spare: int, snapshot: int, meta: Meta, lengths: tuple[int, ...]) -> 
     Less a file of rows that arrives, one half is for other versions, the other for the rows of a task.
     """
     spare = max(0, spare - max(info.bytes for info in meta.row_files()))
-    return Limits(fetched=snapshot + spare / 2, batches=max(LEAST_BYTES, spare / 2), lengths=lengths)
+    copied = copied_bytes(meta.fields, meta.context, meta.dtype_name)
+    return Limits(fetched=snapshot + spare / 2, batches=max(LEAST_BYTES, spare / 2), lengths=lengths, copied=copied)
 
 
 def _unfit(name: str, value: object, known: str) -> RunFailedError:

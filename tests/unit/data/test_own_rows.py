@@ -42,8 +42,9 @@ X, Y = np.zeros((4, 3), np.float32), np.zeros(4, np.float32)
         (({"x": X, "y": Y[:3]}, {"x": X, "y": Y}), "different numbers of rows: x 4, y 3"),
         (({"x": X, "y": Y}, {"x": X[:0], "y": Y[:0]}), "no held-out row"),
         (({"x": X, "y": np.full(4, np.nan)}, {"x": X, "y": Y}), "column y holds numbers that are not finite"),
+        (({"x": X, "y": np.full(4, 1e300)}, {"x": X, "y": Y}), "column y holds numbers that are not finite in float32"),
     ],
-    ids=["nothing", "no held-out", "missing", "more", "shape", "counts", "empty", "NaN"],
+    ids=["nothing", "no held-out", "missing", "more", "shape", "counts", "empty", "NaN", "too large"],
 )
 def test_rows_that_do_not_fit_are_refused(rows: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"the rows of the problem 'line'.*{said}"):

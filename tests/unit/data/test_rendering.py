@@ -85,6 +85,18 @@ def test_an_end_of_turn_outside_of_the_marks_is_learnt(tmp_path: Path) -> None:
     assert learnt(renderer(tmp_path, template=outside), example(messages=HELLO))[1] == "well met<|im_end|>"
 
 
+@pytest.mark.parametrize("last", ["🙂", "你好", "é"])
+def test_an_answer_whose_last_character_has_several_tokens_is_learnt_to_its_end(last: str, tmp_path: Path) -> None:
+    chat_tokenizer("byte-level", tmp_path)
+    outside = CHATML.replace(
+        "+ '<|im_end|>' }}{% endgeneration %}{{ '\n' }}", "}}{% endgeneration %}{{ '<|im_end|>\n' }}"
+    )
+    talk = [HELLO[0], {"role": "assistant", "content": f"ok {last}"}]
+    assert learnt(renderer(tmp_path, template=outside), example(messages=talk))[1] == f"ok {last}<|im_end|>"
+    plain = Renderer(tokenizers.load(tmp_path), None, "completion")
+    assert learnt(plain, example(prompt="hello", completion=f" ok {last}"))[1] == f" ok {last}</s>"
+
+
 def test_an_answer_that_nothing_ends_gets_an_end_of_text(tmp_path: Path) -> None:
     chat_tokenizer("byte-level", tmp_path)
     text, answer = learnt(renderer(tmp_path, "completion", PLAIN), example(messages=HELLO))

@@ -21,6 +21,7 @@ from barnraise.models import generic, limits
 from barnraise.models.architectures import ARCHITECTURES
 from barnraise.models.build import build, create, load
 from barnraise.models.config import check, describe
+from barnraise.models.limits import _check_plain
 
 torch.set_num_threads(1)
 VOCAB, CONTEXT = 40, 16
@@ -341,3 +342,8 @@ print(sorted({"torch", "transformers"} & set(sys.modules)))
 def test_a_model_whose_code_fetches_other_code_is_refused() -> None:
     with pytest.raises(ModelError, match=r"rwkv fetches or compiles code .* as it is built \(load_wkv_cuda"):
         describe({"architecture": "rwkv"}, VOCAB, CONTEXT)
+
+
+def test_a_model_within_a_model_is_refused_for_the_same_reason() -> None:
+    with pytest.raises(ModelError, match=r"rwkv fetches or compiles code"):
+        _check_plain("decoder", {"model_type": "rwkv", "hidden_size": 8})

@@ -35,6 +35,10 @@ def test_a_sound_prefix_travels_in_the_manifest(url: str) -> None:
         ("file:///mnt/share/", "join --base FOLDER"),
         ("ftp://example.org/", "begins with none of"),
         ("https:///run/", "names no server"),
+        ("HTTPS://example.org/run/", "is not as workers take it"),
+        ("https://example.org/run/?", "is not as workers take it"),
+        ("https://example.org/run/#", "is not as workers take it"),
+        (f"https://example.org/{'a' * 2000}/", "is not as workers take it"),
     ],
 )
 def test_a_prefix_that_cannot_work_is_refused(url: str, words: str) -> None:

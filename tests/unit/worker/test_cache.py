@@ -99,3 +99,21 @@ def test_a_copy_elsewhere_is_adopted_by_its_digest(tmp_path: Path) -> None:
     assert cache.holds(blob)
     cache.keep(blob.digest, content)
     assert (tmp_path / "own" / "whole.safetensors").read_bytes() == content, "the owner's file stays"
+
+
+def test_files_of_the_same_content_are_all_there(tmp_path: Path) -> None:
+    """Rows that are all alike: the shard and the held-out rows have one digest."""
+    content = b"the same rows"
+    blob = Blob(hashlib.sha256(content).hexdigest(), len(content))
+    cache = Cache()
+    for name in ("train-00000.bin", "held_out.bin"):
+        cache.place(blob.digest, tmp_path / name)
+    assert not cache.holds(blob)
+    cache.keep(blob.digest, content)
+    assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [content, content]
+    again = Cache()
+    for name in ("train-00000.bin", "held_out.bin"):
+        again.place(blob.digest, tmp_path / name)
+    (tmp_path / "held_out.bin").unlink()
+    assert again.holds(blob)
+    assert (tmp_path / "held_out.bin").read_bytes() == content

@@ -472,3 +472,56 @@ def test_no_more_vectors_are_kept_than_a_check_counts(lane: ThreadPoolExecutor) 
             publish(executor, number, torch.ones(SIZE), merged=number - 2, share=0.25)
             executor.train(task(number), lambda step: None)
     assert made <= 4
+
+
+def test_a_task_without_steps_leaves_the_update_before_it(lane: ThreadPoolExecutor) -> None:
+    executor, steps = make()
+    trainer: Any = executor.trainer
+    for nothing in steps[STEPS : 2 * STEPS]:
+        nothing.fill_(math.nan)
+    executor.encode_on(lane)
+    let = Event()
+    lane.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    second = executor.train(task(2), lambda step: let.set() if step == STEPS else None)
+    assert second.result() is None
+    assert first.result() is not None
+    torch.testing.assert_close(sent(executor, 1), sum(steps[:STEPS]))
+    assert trainer.forgotten == 0
+
+
+def test_a_cancelled_encoding_does_not_hold_the_training(lane: ThreadPoolExecutor) -> None:
+    """The run ends while an update waits behind other work: the training thread must end too."""
+    executor, _ = make()
+    pool, let = ThreadPoolExecutor(1), Event()
+    executor.encode_on(pool)
+    pool.submit(let.wait)
+    first = executor.train(task(1), lambda step: None)
+    pool.shutdown(wait=False, cancel_futures=True)
+    assert first.cancelled()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        lane.submit(executor.train, task(2), lambda step: None).result(timeout=20)
+    let.set()
+
+
+def test_a_version_that_becomes_void_moves_nothing(lane: ThreadPoolExecutor) -> None:
+    """The offset to a good version waits in the queue when a bad update spoils the replica."""
+    executor, steps = make()
+    executor.encode_on(lane)
+    executor.train(task(1), lambda step: None).result()
+    publish(executor, 1, torch.ones(SIZE), merged=0, share=0.25)
+    let = Event()
+    lane.submit(let.wait)
+
+    def on_step(step: int) -> None:
+        if step == 2:
+            encoded = CODEC.encode(torch.full((SIZE,), 1e6))
+            blob = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
+            bad = News((Update("delta", 2, blob, "0" * 64),), 0, 0.25)
+            assert executor.update(bad, lambda _: bytes(encoded.payload)) == -1
+            let.set()
+            lane.submit(int).result()  # the offset is prepared
+
+    executor.train(task(2), on_step).result()
+    torch.testing.assert_close(sent(executor, 2), sum(steps[STEPS : 2 * STEPS]))
+    torch.testing.assert_close(executor.course.start, sum(steps[: 2 * STEPS]))

@@ -91,6 +91,17 @@ def test_batches_that_need_more_memory_than_there_is_are_for_others(batches: Bat
     assert bench.fetching
 
 
+def test_rows_that_are_copied_as_they_are_read_take_memory() -> None:
+    """A controller may name the same rows of a packed file again and again."""
+    task = msgspec.structs.replace(
+        train(1, updates=(snapshot(0),)), batches=Batches((RowRange(0, 0, 1_000),) * 256, 32, 1)
+    )
+    lengths = (64,) * len(SHARDS)
+    give(asking(limits=Limits(batches=LEAST_BYTES, lengths=lengths)), task)
+    bench = asking(limits=Limits(batches=LEAST_BYTES, lengths=lengths, copied=64 * 4))
+    assert "of memory, but this worker may take 33.6 MB" in declined(bench, task)
+
+
 def test_rows_that_the_disk_has_no_room_for_are_for_others() -> None:
     bench = asking(limits=Limits(disk=SHARDS[0].num_bytes + SHARDS[1].num_bytes - 1))
     rows = tuple(RowRange(shard, 0, 8) for shard in (0, 1, 0))

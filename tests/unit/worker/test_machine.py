@@ -1091,3 +1091,14 @@ def test_an_update_that_cannot_be_encoded_is_a_failure_and_the_next_task_runs_on
     assert bench.training.id == second
     bench.finish_task()
     assert bench.worker.tasks.failures == 0
+
+
+def test_a_task_that_began_before_a_failure_was_known_counts_with_it() -> None:
+    bench = ready()
+    with_waiting(bench)
+    bench.take_steps()
+    bench.fail_task()
+    assert bench.training is not None
+    bench.fail_task()
+    assert bench.worker.tasks.failures == 1
+    bench.conclude(tasks=2)

@@ -110,11 +110,12 @@ class Nf4Linear(CompactLinear):
         for low, high in pairwise(NF4):  # torch.bucketize takes several times as long
             codes += (values > (low + high) / 2).view(torch.uint8)
         codes = codes.view(outputs, -1, 2)
-        return codes[..., 0] * 16 + codes[..., 1], scale.squeeze(2)
+        # As int8: transformers casts activations to the type of some layers' weights, but never to int8.
+        return (codes[..., 0] * 16 + codes[..., 1]).view(torch.int8), scale.squeeze(2)
 
     def widen(self, rows: slice, out: Tensor) -> Tensor:
         assert self.scale is not None
-        values = _pairs(self.weight[rows]).view(rows.stop - rows.start, -1, BLOCK)
+        values = _pairs(self.weight[rows].view(torch.uint8)).view(rows.stop - rows.start, -1, BLOCK)
         values = values * self.scale[rows].unsqueeze(2)
         return out[: len(values)].copy_(values.flatten(1)[:, : self.in_features])
 

@@ -15,7 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from barnraise.models.build import build, build_exchanged
 from barnraise.models.config import describe
 from barnraise.models.exchange.base_model import BASE_TYPES
-from barnraise.models.exchange.compact_layers import LINEARS, NF4, CompactLinear
+from barnraise.models.exchange.compact_layers import LINEARS, NF4, CompactLinear, compacted
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.memory import model_bytes
 
@@ -113,3 +113,22 @@ def test_autocast_computes_in_its_own_type() -> None:
     out.sum().backward()
     assert x.grad is not None
     assert x.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("base", LINEARS)
+def test_a_t5_keeps_its_values_and_its_gradient(base: str) -> None:
+    """Its layers cast activations to the type of their weights, but for int8."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(0)
+    shape = {"d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
+    module: Any = T5ForConditionalGeneration(T5Config(vocab_size=40, **shape)).eval()
+    ids = {"input_ids": IDS, "decoder_input_ids": IDS[:, :5]}
+    expected = module(**ids).logits.detach()
+    packed: Any = compacted(module.requires_grad_(False), base)
+    far = (packed(**ids).logits - expected).norm() / expected.norm()
+    assert far < (0.15 if base == "nf4" else 0.02)
+    x = torch.randn(2, 3, 64, requires_grad=True)
+    packed.encoder.block[0].layer[1].DenseReluDense(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.any()
