@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests import pretrained
+from tests.chats import chat_tokenizer, conversation
 from transformers import AutoTokenizer
 
 from barnraise.account.account import manifest
 from barnraise.assembly.exporting import export_model
 from barnraise.assembly.preparing import prepare
+from barnraise.cli.export import tell
 from barnraise.config.load import load
 from barnraise.core.errors import DataError, ExportError, InputError, ModelError, StorageError, UnknownNameError
+from barnraise.exports.gguf_file import ends_of
 from barnraise.ledger import Checkpoints, Ledger, RunDirectory
 from barnraise.models.vectors import digest
 from barnraise.plan.purpose import SERVE
@@ -56,6 +60,39 @@ def trained(folder: Path, model: dict[str, Any], data: dict[str, Any] | None = N
 def tokenizer(tmp_path: Path) -> Path:
     pretrained.tokenizer().save_pretrained(tmp_path / "tokenizer")
     return tmp_path / "tokenizer"
+
+
+def chats(folder: Path, template: str, context: int = 128) -> dict[str, Any]:
+    """The part of a run file that trains on conversations, which `template` writes."""
+    chat_tokenizer("byte-level", folder / "coder", template)
+    chance = random.Random(1)
+    lines = (json.dumps({"messages": conversation(chance)}) for _ in range(160))
+    (folder / "talk.jsonl").write_text("\n".join(lines))
+    return {
+        "kind": "chat",
+        "files": [str(folder / "talk.jsonl")],
+        "tokenizer": str(folder / "coder"),
+        "context": context,
+        "deduplicate": "none",
+        "held_out": 0.4,
+        "skip_bad": 160,
+    }
+
+
+def ending(last: str, others: str = "<|im_end|>") -> str:
+    """A chat template that ends the last answer of a conversation with another token than the answers before it."""
+    return (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+        f"{{{{ '{last}' if loop.last else '{others}' }}}}"
+        "{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+
+
+NEEDS_SYSTEM = (
+    "{% if messages[0].role != 'system' %}{{ raise_exception('a system message comes first') }}{% endif %}"
+    + ending("<|im_end|>")
+)
 
 
 def scratch(name: str) -> dict[str, Any]:
@@ -128,6 +165,61 @@ def test_the_chat_template_has_a_file_of_its_own(tmp_path: Path, tokenizer: Path
     assert '{{ if eq .Role "user" }}user: {{ .Content }}\n{{ else' in modelfile
     assert 'PARAMETER stop "<|endoftext|>"' in modelfile
     assert not [finding for part in verify(run).parts if part.name == "model" for finding in part.findings]
+
+
+@pytest.mark.parametrize(
+    ("template", "context"),
+    [(NEEDS_SYSTEM, 128), ("the" * 33 + ending("<|im_end|>"), 64)],
+    ids=["a template that refuses a question alone", "prompts longer than the context has room for"],
+)
+def test_pieces_of_rows_are_compared_where_no_conversation_can_be(tmp_path: Path, template: str, context: int) -> None:
+    run = trained(tmp_path, scratch("llama"), chats(tmp_path, template, context))
+    warnings: list[str] = []
+    found = export_model(run, round_trip=True, warn=warnings.append).checked
+    assert found is not None
+    assert found.equal == found.prompts == 10
+    (warning,) = warnings
+    assert warning.startswith("the round trip does not check the chat template: the template refuses a question")
+    config = run.data / "tokenizer_config.json"
+    other = json.dumps(json.loads(config.read_text()) | {"eos_token": "!"})
+    config.write_text(other + " " * (config.stat().st_size - len(other)))
+    with pytest.raises(ExportError, match="the exported tokenizer ends a text with token"):
+        export_model(run, round_trip=True)
+
+
+def test_a_round_trip_without_prompts_says_that_it_compares_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.txt").write_text("\ufffd" * 20_000)
+    run = trained(tmp_path, scratch("llama"), {"files": [str(tmp_path / "odd.txt")]})
+    warnings: list[str] = []
+    found = export_model(run, round_trip=True, warn=warnings.append)
+    (warning,) = warnings
+    assert warning.startswith("the round trip compares no tokens: no piece of the held-out rows has a text that leaves")
+    tell(found, json=False)
+    assert capsys.readouterr().out.endswith("round trip: no tokens were compared\n")
+    tell(found, json=True)
+    assert json.loads(capsys.readouterr().out)["logits_differ"] is None
+
+
+@pytest.mark.parametrize(
+    ("last", "file_ends", "lost"),
+    [("</s>", ["</s>", "<|im_end|>"], []), ("<|im_start|>", ["</s>", "<|im_start|>"], ["<|im_end|>"])],
+    ids=["eos and another", "two others"],
+)
+def test_gguf_with_several_ends_of_an_answer(tmp_path: Path, last: str, file_ends: list[str], lost: list[str]) -> None:
+    run = trained(tmp_path, scratch("llama"), chats(tmp_path, ending(last)))
+    warnings: list[str] = []
+    found = export_model(run, form="gguf", round_trip=True, warn=warnings.append)
+    assert found.checked is not None
+    assert found.checked.prompts == 10
+    ids = AutoTokenizer.from_pretrained(run.data).convert_tokens_to_ids
+    assert ends_of(found.folder / "barn-F16.gguf")[0] == ids(file_ends)
+    modelfile = (found.folder / "Modelfile").read_text()
+    assert [line for line in modelfile.splitlines() if "stop" in line] == [
+        f'PARAMETER stop "{token}"' for token in (*file_ends, *lost)
+    ]
+    assert [f"{', '.join(map(repr, lost))} are left out of the file" in text for text in warnings] == [True] * len(lost)
 
 
 def test_the_types_and_names_that_there_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from barnraise.data.chat_template import TEMPLATE_FILE, ChatTemplate
 from barnraise.data.columns import TRAINED
 from barnraise.data.shards import Dataset
 from barnraise.exports import gguf_file, round_trip
-from barnraise.exports.conversations import stops_of, talks_of
+from barnraise.exports.conversations import longest_prompt, stops_of, talks_of
 from barnraise.exports.gguf_shapes import shape_of
 from barnraise.exports.gguf_vocabulary import vocabulary_of
 from barnraise.exports.modelfile import MODELFILE, Turns, modelfile, turns_of
@@ -53,7 +54,10 @@ llama-server -m {file}     # llama.cpp
 
 @dataclass(frozen=True)
 class ExportSource:
-    """The run whose model is exported: its folder, manifest and dataset, and the files that go beside the weights."""
+    """The run whose model is exported: its folder, manifest and dataset, and the files that go beside the weights.
+
+    `warn` gets messages about what the exported files do not hold, or the round trip does not compare.
+    """
 
     run: RunDirectory
     told: Manifest
@@ -62,14 +66,17 @@ class ExportSource:
     files: dict[str, bytes]
     name: str
     base: Path | None
+    warn: Callable[[str], None]
 
     @classmethod
-    def of(cls, run: RunDirectory, told: Manifest, files: dict[str, bytes]) -> ExportSource:
+    def of(
+        cls, run: RunDirectory, told: Manifest, files: dict[str, bytes], warn: Callable[[str], None]
+    ) -> ExportSource:
         """Return the source in the folder of `run`; `files` are the tokenizer's."""
         run_file = load_run_file(run.run_file)
         base = None if run_file.model.path is None else Path(run_file.model.path).expanduser()
         exchange = Exchange.of(told.model, told.exchange)
-        return cls(run, told, exchange, Dataset.open(run.data), files, name=run_file.run.name, base=base)
+        return cls(run, told, exchange, Dataset.open(run.data), files, name=run_file.run.name, base=base, warn=warn)
 
     def with_file(self, name: str, content: bytes | None) -> ExportSource:
         """Return the same with one more file, if it has a content."""
@@ -111,10 +118,24 @@ class ExportSource:
         return None if template is None else turns_of(lambda talk, answer: template.render(talk, prompt=answer).text)
 
     def prompts(self) -> list[Prompt]:
-        """Return the prompts of the round trip."""
-        if self.template is None or TRAINED not in (column.name for column in self.dataset.meta.fields):
-            return prompts_of(self.dataset)
-        return talks_of(self.dataset, tokenizers.of(self.dataset), self.template, self.turns)
+        """Return the prompts of the round trip: conversations where the data has them, or else pieces of rows."""
+        data, context = self.dataset, self.dataset.meta.context
+        template = self.template if TRAINED in (column.name for column in data.meta.fields) else None
+        if template is not None and (found := talks_of(data, tokenizers.of(data), template, self.turns)):
+            return found
+        found = prompts_of(data)
+        if not found:
+            self.warn(
+                "the round trip compares no tokens: no piece of the held-out rows has a text that leaves room in the "
+                f"context of {context} tokens; try the exported model with texts of your own"
+            )
+        elif template is not None:
+            self.warn(
+                "the round trip does not check the chat template: the template refuses a question without other "
+                f"messages, or each prompt is longer than {longest_prompt(data)} tokens (the context is {context}); "
+                "pieces of held-out rows are compared, so look at the template yourself"
+            )
+        return found
 
     def trained(self, checkpoint: StoredCheckpoint) -> nn.Module:
         """Return the trained model of a checkpoint, which is the average of versions where the run keeps one."""
@@ -184,13 +205,20 @@ def _write_gguf(
     gguf_file.require_gguf()
     config, ends = source.told.model, source.ends
     shape = shape_of(config)
-    vocabulary = vocabulary_of(source.files, config["vocab_size"], ends.stops[0] if ends.stops else None)
+    held = replace(ends, stops=tuple(stop for stop in ends.stops if stop != ends.eos)[:1])
+    vocabulary = vocabulary_of(source.files, config["vocab_size"], held.stops[0] if held.stops else None)
+    if lost := [repr(vocabulary.tokens[stop]) for stop in ends.all if stop not in held.all]:
+        source.warn(
+            f"a GGUF file names one end of an answer beside that of a text, and the run trained with {1 + len(lost)}: "
+            f"{', '.join(lost)} are left out of the file and the round trip; the Modelfile has all as stops, so give "
+            "them as stop strings to other programs than Ollama"
+        )
     if source.turns is not None and TRAINED in (column.name for column in source.dataset.meta.fields):
         first = vocabulary.tokens[vocabulary.bos] if vocabulary.bos is not None else ""
         begun = source.turns.render([{"role": "user", "content": "?"}]).startswith(first or "\0")
         vocabulary = replace(vocabulary, begins=begun)  # llama.cpp adds it to conversations too
     module = source.trained(checkpoint)
-    written = _written(source, module) if check else []
+    written = round_trip.written_by(module, source.prompts(), held) if check else []
     module = merged(module, source.exchange)
     name = source.file(kind)
     with filled(folder, last=name, stale=()) as partial:
@@ -214,7 +242,7 @@ def _write_gguf(
         model = round_trip.load_folder(partial, gguf_file=name, config=hugging_face_config(config), dtype=torch.float32)
         model.generation_config.eos_token_id, model.generation_config.pad_token_id = gguf_file.ends_of(path)
         tokenizer = _tokenizer(source, partial, written, gguf_file=name)
-        return round_trip.check_model(written, model, ends, kind=kind, tokenizer=tokenizer)
+        return round_trip.check_model(written, model, held, kind=kind, tokenizer=tokenizer)
 
 
 def _written(source: ExportSource, module: nn.Module) -> list[Written]:

@@ -56,7 +56,7 @@ def export_model(
     files are loaded, and must continue held-out texts as the trained model does. Raises InputError for a version
     without a checkpoint and a model that the form cannot hold, CorruptionError when there is no good checkpoint,
     StorageError when the folder cannot be written, ExportError for files that do not pass. `warn` gets messages about
-    rejected checkpoints.
+    rejected checkpoints, and about what the files do not hold or the round trip does not compare.
     """
     form = FORM_ALIASES.get(form, form)
     if form not in FORMS:
@@ -82,7 +82,7 @@ def export_model(
 
     logging.disable_progress_bar()
     version, size = checkpoint.manifest.version, memory.model_size(told.model)
-    source = ExportSource.of(run, told, chat_template(tokenizer_files(run)))
+    source = ExportSource.of(run, told, chat_template(tokenizer_files(run)), warn)
     if may_write(folder / CARD):
         source = source.with_file(
             CARD,

@@ -26,7 +26,7 @@ def tell(exported: Exported, *, json: bool) -> None:
                 "newest_version": exported.newest,
                 "prompts": checked.prompts if checked else 0,
                 "prompts_equal": checked.equal if checked else 0,
-                "logits_differ": checked.spread if checked else None,
+                "logits_differ": checked.spread if checked and checked.prompts else None,
             }
         )
     else:
@@ -37,6 +37,8 @@ def tell(exported: Exported, *, json: bool) -> None:
 
 def _told(checked: RoundTrip) -> str:
     """Return the result of the round trip as a sentence."""
+    if not checked.prompts:
+        return "round trip: no tokens were compared"
     told = f"round trip: {checked.equal} of {checked.prompts} prompts give the trained model's tokens"
     if checked.equal < checked.prompts:
         told += "; the others differ where rounding leaves two tokens alike"

@@ -37,13 +37,22 @@ def talks_of(dataset: Dataset, coder: Tokenizer, template: ChatTemplate, turns: 
     A message is read off a held-out row where the template is regular. Other prompts have questions of texts of the
     rows, rendered as training renders them.
     """
-    room = min(NEW_TOKENS, dataset.meta.context // 2)
-    longest = min(_LONGEST, dataset.meta.context - room)
+    room, longest = _room(dataset), longest_prompt(dataset)
     found: list[Prompt] = []
     for messages, ids in (*_read_off(dataset, coder, turns), *_made(dataset, coder, template)):
         if 0 < len(ids) <= longest and len(found) < PROMPTS:
             found.append(Prompt(ids, repr(messages[-1]["content"][:30]), room, partial(_encoded, messages)))
     return found
+
+
+def longest_prompt(dataset: Dataset) -> int:
+    """Return the most tokens that a conversation may have to be a prompt."""
+    return min(_LONGEST, dataset.meta.context - _room(dataset))
+
+
+def _room(dataset: Dataset) -> int:
+    """Return the tokens that a model may add to a conversation."""
+    return min(NEW_TOKENS, dataset.meta.context // 2)
 
 
 def _encoded(messages: list[Message], tokenizer: Any) -> list[int]:

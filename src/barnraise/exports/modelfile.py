@@ -6,6 +6,7 @@ around their contents are read off. The result is used only where it renders oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ Render = Callable[[list[Message], bool], str]
 """Returns a conversation as the chat template writes it; `True` adds the beginning of an answer."""
 
 MODELFILE = "Modelfile"
+_NO_TEXT = re.compile(r'\{{2,}|\{(?="""|\Z)|"""')
+"""Texts that would begin an action or end the Modelfile's template; one `{` does where an action follows."""
 _SYSTEM, _USER, _ANSWER, _NEXT = "Sy5t3m", "Us3r1", "An5w3r", "Us3r2"
 
 
@@ -133,7 +136,11 @@ def _go(turns: Turns) -> str:
 
 
 def _literal(text: str) -> str:
-    return text.replace("{{", '{{ "{{" }}').replace('"""', '{{ "\\"\\"\\"" }}')
+    """Return a text as a Go template has it between two actions.
+
+    Go ends an action at the first `}}`, so that a `}` behind it is text.
+    """
+    return _NO_TEXT.sub(lambda found: f'{{{{ "{_quoted(found[0])}" }}}}', text)
 
 
 def _quoted(text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 import jinja2
 import pytest
 
@@ -76,6 +79,36 @@ def test_a_model_of_plain_texts() -> None:
     text = modelfile("m.gguf", None, chat=False, stops=['a"b\\'], context=None)
     assert 'TEMPLATE """{{ .Prompt }}"""\n' in text
     assert 'PARAMETER stop "a\\"b\\\\"\n' in text
+
+
+ACTION = re.compile(r'\{\{ ((?:"(?:[^"\\]|\\.)*"|[^"{}])*?) \}\}')
+
+
+def rendered(template: str, role: str) -> str:
+    """The turn of `role` as Go renders it: texts stay, strings in actions are written, and a content is CONTENT."""
+    written, on = "", False
+    for place, piece in enumerate(ACTION.split(template)):
+        if place % 2 == 0:
+            assert "{{" not in piece, "Go would begin an action there"
+            assert not piece.endswith("{"), "Go would begin the action earlier"
+            written += piece * on
+        elif piece.startswith(("if", "else", "end", "range")):
+            on = f'"{role}"' in piece
+        else:
+            written += ("CONTENT" if piece == ".Content" else ast.literal_eval(piece)) * on
+    return written
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"user": {', "}"), ("{", "{"), ("{{{", "}}}"), ("a{{b{", "}{"), ("{\n", "{\n"), ('{"', '"}'), ('"""{', '{"""')],
+)
+def test_a_brace_beside_a_content_is_text_to_go(before: str, after: str) -> None:
+    odd = Turns("", None, (before, after), ("{", "}"), "")
+    text = modelfile("m.gguf", odd, chat=True, stops=[], context=None)
+    template = text.split('TEMPLATE """')[1].removesuffix('"""\n')
+    assert rendered(template, "user") == f"{before}CONTENT{after}"
+    assert rendered(template, "assistant") == "{CONTENT}"
 
 
 def test_braces_and_quotes_stay_what_they_are() -> None:
