@@ -127,9 +127,9 @@ def watch(workers: int, seconds: float) -> Watched:
 
 
 def listening(folder: Path, run: subprocess.Popen[bytes]) -> float:
-    """When workers were told to start, by this clock."""
+    """When workers were told to start, by this clock: the first one may be killed before it has a log."""
     while run.poll() is None:
-        for path in (folder / "runs").glob("many-*/logs/worker-w0.log"):
+        for path in (folder / "runs").glob("many-*/logs/worker-*.log"):
             return time.monotonic() if path.exists() else 0.0
         time.sleep(0.05)
     raise SystemExit("the run ended before it began")
