@@ -48,7 +48,7 @@ class Seq2Seq(Problem):
         if not {SOURCE, TARGET} <= names:
             raise DataError(
                 f"the rows have the columns {', '.join(sorted(names))}, but a model that maps texts to texts needs "
-                f"{SOURCE} and {TARGET}: take data of the kind instruct, whose examples have a prompt and a completion"
+                f"{SOURCE} and {TARGET}: give such rows from Python, in a subclass of Seq2Seq with a method rows"
             )
 
 
