@@ -12,14 +12,14 @@ MOST_CHOICES = 64
 _LETTERS = string.ascii_uppercase
 
 
-class Choices(NamedTuple):
+class ChoiceTexts(NamedTuple):
     """The texts of the choices, and their names where the record gives some (as ARC does)."""
 
     texts: list[str]
     names: list[str]
 
 
-def choices_of(value: Any) -> Choices | str:
+def choices_of(value: Any) -> ChoiceTexts | str:
     """Return the choices of a record's field, a list of texts or a record with `text` and `label`; else why not."""
     names: Any = []
     if isinstance(value, dict):
@@ -30,18 +30,18 @@ def choices_of(value: Any) -> Choices | str:
         return f"has {len(value)} choices, but must have 2 to {MOST_CHOICES}"
     if not isinstance(names, list) or (names and len(names) != len(value)):
         return f"has {len(value)} texts, but not a label for each"
-    return Choices(list(value), [str(name).strip() for name in names])
+    return ChoiceTexts(list(value), [str(name).strip() for name in names])
 
 
-def right_of(label: Any, choices: Choices) -> int | str:
+def right_of(label: Any, choices: ChoiceTexts) -> int | str:
     """Return the number of the right choice, from 0; else why the label names none.
 
     A label is a number from 0, one of the record's own labels, a letter from A on, or the text of the choice.
 
-    >>> found = Choices(["red", "blue"], [])
+    >>> found = ChoiceTexts(["red", "blue"], [])
     >>> right_of(1, found), right_of("1", found), right_of("B", found), right_of("blue", found)
     (1, 1, 1, 1)
-    >>> right_of("2", Choices(["red", "blue"], ["1", "2"]))
+    >>> right_of("2", ChoiceTexts(["red", "blue"], ["1", "2"]))
     1
     >>> right_of(2, found)
     "is 2, which names none of its 2 choices (numbers from 0, letters from A, or a choice's text)"

@@ -25,7 +25,7 @@ _ASKED = Origin("evaluation.prompts", 1)
 MAX_BYTES = 32 << 20
 
 
-class Choice(msgspec.Struct, frozen=True, array_like=True):
+class CodedChoice(msgspec.Struct, frozen=True, array_like=True):
     """A prompt with one of its choices, as token ids.
 
     The first `start` of them are the prompt's. `characters` is the length of the choice's text, without white
@@ -42,7 +42,7 @@ class Question(msgspec.Struct, frozen=True):
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[CodedChoice, ...] = ()
     right: int = -1
 
 
@@ -62,14 +62,14 @@ def questions_of(examples: Iterable[Example], form: ChatForm, most: int, asked: 
 
     DataError where no example makes a question.
     """
-    asker = _Asker(form)
+    maker = _QuestionMaker(form)
     found: list[Question] = []
     fault = ""
     for example in examples:
         if len(found) >= most:
             break
         try:
-            question = asker.question(example)
+            question = maker.question(example)
         except ExampleError as error:
             fault = fault or str(error)
             continue
@@ -81,7 +81,7 @@ def questions_of(examples: Iterable[Example], form: ChatForm, most: int, asked: 
             f"no held-out example has an answer that evaluation.metrics or samples can ask for: {why}; correct it, or "
             "leave them out"
         )
-    return Questions(asker.stops, tuple(found), _fitting(map(asker.prompt, asked), form.context))
+    return Questions(maker.stops, tuple(found), _fitting(map(maker.prompt, asked), form.context))
 
 
 def prompts_of(asked: Sequence[str], tokenizer: Tokenizer, context: int) -> Questions:
@@ -102,7 +102,7 @@ def _fitting(prompts: Iterable[tuple[int, ...]], context: int) -> tuple[tuple[in
     return found
 
 
-class _Asker:
+class _QuestionMaker:
     """Renders examples as they are rendered for training, and tells prompts and answers apart."""
 
     def __init__(self, form: ChatForm) -> None:
@@ -125,7 +125,8 @@ class _Asker:
         if any(stop > self.form.context for _, _, stop in split):
             return None
         choices = tuple(
-            Choice(ids[:stop], start, len(text.strip())) for (ids, start, stop), text in zip(split, texts, strict=True)
+            CodedChoice(ids[:stop], start, len(text.strip()))
+            for (ids, start, stop), text in zip(split, texts, strict=True)
         )
         return replace(question, choices=choices, right=example.right)
 

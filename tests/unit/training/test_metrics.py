@@ -22,7 +22,7 @@ from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.metrics.generation import Stopped, greedy
-from barnraise.training.metrics.measures import Held, choice_accuracy, exact_match
+from barnraise.training.metrics.measures import HeldOutData, choice_accuracy, exact_match
 
 FORM = ChatForm("instruct", ByteTokenizer(), None, "completion", 48)
 
@@ -85,8 +85,8 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Dataset, list
     return model.eval(), dataset, asked
 
 
-def held_of(dataset: Dataset, rows: int = 1000) -> Held:
-    return Held(dataset, CausalLM(), rows, questions_in(dataset))
+def held_of(dataset: Dataset, rows: int = 1000) -> HeldOutData:
+    return HeldOutData(dataset, CausalLM(), rows, questions_in(dataset))
 
 
 def test_exact_match_is_that_of_generate(taught: tuple[Any, Dataset, list[Sum]]) -> None:

@@ -20,7 +20,7 @@ from barnraise.ledger.measured import TextSample
 from barnraise.training.metrics import callables
 from barnraise.training.metrics.catalog import CATALOG, Wanted, is_callable
 from barnraise.training.metrics.generation import Stopped, greedy
-from barnraise.training.metrics.measures import Held, Metric
+from barnraise.training.metrics.measures import HeldOutData, Metric
 from barnraise.training.metrics.texts import coder_of, openings
 
 MOST_FIGURES = 64
@@ -49,7 +49,7 @@ class Measurer:
         self.dataset, self.wanted = evaluator.dataset, wanted
         self._evaluator = evaluator.another()
         self._ending = threading.Event()
-        self._held: Held | None = None
+        self._held: HeldOutData | None = None
         self._told = set[str]()
 
     def build(self) -> None:
@@ -78,7 +78,7 @@ class Measurer:
             self._guarded(found, name, module, partial(self._call, found, name, module))
         return found
 
-    def _guarded(self, found: Findings, name: str, module: Any, work: Callable[[Held], None]) -> None:
+    def _guarded(self, found: Findings, name: str, module: Any, work: Callable[[HeldOutData], None]) -> None:
         """Do the work; where it raises, keep why, the first time."""
         if self._ending.is_set():
             raise Stopped
@@ -94,18 +94,18 @@ class Measurer:
                 why = str(error) if isinstance(error, BarnraiseError) else f"{type(error).__name__}: {error}"
                 found.failures[name] = printable(why, LONGEST_REASON)
 
-    def _data(self) -> Held:
+    def _data(self) -> HeldOutData:
         if self._held is None:
             own = self._evaluator
-            held = Held(self.dataset, own.problem, own.rows, stopped=self._ending.is_set)
+            held = HeldOutData(self.dataset, own.problem, own.rows, stopped=self._ending.is_set)
             self._held = replace(held, questions=questions_in(self.dataset))
         return self._held
 
-    def _call(self, found: Findings, name: str, module: Any, held: Held) -> None:
+    def _call(self, found: Findings, name: str, module: Any, held: HeldOutData) -> None:
         function = callables.load(name, self.dataset.folder.parent)
         _take(found, name, function(module, self.dataset.held_out(held.rows), coder_of(self.dataset)))
 
-    def _sample(self, found: Findings, module: Any, held: Held) -> None:
+    def _sample(self, found: Findings, module: Any, held: HeldOutData) -> None:
         coder = coder_of(self.dataset)
         if coder is None:
             raise ValueError("rows that a problem makes have no text")
@@ -117,7 +117,7 @@ class Measurer:
             for prompt, text in zip(prompts, written, strict=True)
         )
 
-    def _prompts(self, held: Held) -> tuple[Sequence[Sequence[int]], Sequence[int]]:
+    def _prompts(self, held: HeldOutData) -> tuple[Sequence[Sequence[int]], Sequence[int]]:
         """Return the prompts of samples as token ids, and the tokens that end a text."""
         questions, end = held.questions or Questions(()), self.dataset.meta.eos_id
         if questions.asked:
@@ -127,7 +127,7 @@ class Measurer:
         return openings(self.dataset, self.wanted.samples), () if end is None else (end,)
 
 
-def _apply(metric: Metric, found: Findings, name: str, module: Any, held: Held) -> None:
+def _apply(metric: Metric, found: Findings, name: str, module: Any, held: HeldOutData) -> None:
     _take(found, name, metric(module, held))
 
 

@@ -29,7 +29,7 @@ def greedy(
     """Return the completion of each prompt: up to a token of `stops`, which ends it, or `context` tokens in all.
 
     `most` has the most new tokens of each prompt. Prompts of one `batch` may differ in length: all rows advance a token
-    at a time, and a row whose prompt goes on takes its next token from there. So nothing is padded, and a row is
+    at a time, and a row with a longer prompt takes its next token from there. So nothing is padded, and a row is
     completed as it is alone. Raises Stopped where `stopped` says so.
     """
     room = [context - len(prompt) for prompt in prompts]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from barnraise.core.errors import DataError
 from barnraise.data import tokenizers
-from barnraise.data.questions import Choice, Question, Questions
+from barnraise.data.questions import CodedChoice, Question, Questions
 from barnraise.data.shards import Dataset
 from barnraise.training.local import CPU, tensors
 from barnraise.training.metrics.generation import BATCH_ROWS, Stopped, greedy
@@ -23,7 +23,7 @@ SPARE = 8
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutData:
     """The held-out data that metrics read: at most `rows` rows of `dataset`, and as many questions.
 
     `stopped` says whether the measurement is still wanted.
@@ -47,7 +47,7 @@ class Held:
 Figures = Mapping[str, float]
 
 
-def exact_match(module: nn.Module, held: Held) -> Figures:
+def exact_match(module: nn.Module, held: HeldOutData) -> Figures:
     """Return the share of questions whose greedy completion is the answer's text, white space around both aside."""
     questions, asked = held.asked()
     coder = tokenizers.of(held.dataset)
@@ -68,7 +68,7 @@ def exact_match(module: nn.Module, held: Held) -> Figures:
     return {"exact_match": right / len(asked)}
 
 
-def choice_accuracy(module: nn.Module, held: Held) -> Figures:
+def choice_accuracy(module: nn.Module, held: HeldOutData) -> Figures:
     """Return the share of questions whose right choice has the highest log-likelihood a character, as acc_norm."""
     _, asked = held.asked()
     asked = [question for question in asked if question.choices]
@@ -89,7 +89,7 @@ def choice_accuracy(module: nn.Module, held: Held) -> Figures:
 
 
 def log_likelihoods(
-    module: nn.Module, choices: Sequence[Choice], *, stopped: Callable[[], bool] = lambda: False
+    module: nn.Module, choices: Sequence[CodedChoice], *, stopped: Callable[[], bool] = lambda: False
 ) -> list[float]:
     """Return the log-likelihood of each choice after its prompt, in nats.
 
@@ -114,7 +114,7 @@ def log_likelihoods(
     return found
 
 
-def formulas(module: nn.Module, held: Held) -> Figures:
+def formulas(module: nn.Module, held: HeldOutData) -> Figures:
     """Return how well the model solves held-out formulas, by the checker of traces."""
     from barnraise.data.sat_evaluation import evaluate
 
@@ -132,7 +132,7 @@ def formulas(module: nn.Module, held: Held) -> Figures:
     }
 
 
-def problem(module: nn.Module, held: Held) -> Figures:
+def problem(module: nn.Module, held: HeldOutData) -> Figures:
     """Return the figures that the problem's own method `evaluate` finds on held-out rows."""
     rows, meta = held.dataset.held_out(held.rows), held.dataset.meta
     batches = (
@@ -142,4 +142,4 @@ def problem(module: nn.Module, held: Held) -> Figures:
     return held.problem.evaluate(module, batches)
 
 
-Metric = Callable[[Any, Held], Figures]
+Metric = Callable[[Any, HeldOutData], Figures]
