@@ -160,7 +160,7 @@ def test_an_instruct_pair_stays_as_it_is() -> None:
         (
             "chat",
             {"q": "x"},
-            "has none of the fields messages, conversations, prompt with completion, instruction with output, or prompt",
+            "has none of the fields messages, conversations, prompt with completion, instruction with output, or",
         ),
         ("chat", {}, "(there are: none)"),
         (

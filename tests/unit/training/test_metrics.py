@@ -183,7 +183,7 @@ def test_examples_that_no_row_holds_are_no_questions() -> None:
     assert len(questions_of([long, short], FORM, 5).held_out) == 1
     with pytest.raises(DataError, match="longer than a row of 48 tokens"):
         questions_of([long], FORM, 5)
-    with pytest.raises(DataError, match="prompt 2 of evaluation.prompts has 60 tokens"):
+    with pytest.raises(DataError, match=r"prompt 2 of evaluation\.prompts has 60 tokens"):
         questions_of([], FORM, 0, ["fine", "y" * 60])
 
 
