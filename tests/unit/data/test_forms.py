@@ -230,7 +230,7 @@ def test_an_instruct_pair_stays_as_it_is() -> None:
         (
             "instruct",
             {"question": "a"},
-            "instruction with output (there are: question); map them: `fields: {prompt: NAME, completion: NAME}`",
+            "prompt with choices and label (there are: question); map them: `fields: {prompt: NAME, completion: NAME}`",
         ),
         ("instruct", {"instruction": "a", "output": {"x": 1}}, "has a record of x in 'output', which must be text"),
     ],
