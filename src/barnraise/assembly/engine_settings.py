@@ -208,6 +208,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
             decays=training.weight_decay_on,
             checkpoint_activations=training.checkpoint_activations,
             compile=training.compile,
+            offload_optimizer=training.offload_optimizer,
         ),
         fragments=plan.fragments[-1],
         overlap=plan.overlap,

@@ -199,6 +199,10 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {snapshot}"
     memory = bytes_text(cost.worker_memory_bytes), bytes_text(cost.controller_memory_bytes)
     yield "memory", f"{memory[0]} each worker, {memory[1]} the controller"
+    if plan.run_file.training.offload_optimizer or any(worker.device != "cpu" for worker in plan.run_file.workers):
+        card = cost.accelerated
+        own, main = bytes_text(card.accelerator_memory_bytes), bytes_text(card.accelerator_host_bytes)
+        yield "accelerator", f"{own} of its memory with one row at a time, and {main} of the machine's"
     yield (
         "disk",
         f"at most about {bytes_text(cost.disk_bytes)}: dataset, ledger, contributions between checkpoints, model",

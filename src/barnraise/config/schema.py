@@ -215,6 +215,11 @@ class TrainingSection(Section):
         description="Compile the model where the worker's machine can (auto). Kernels of different machines round "
         "differently, which counts where work is repeated on other machines.",
     )
+    offload_optimizer: bool = Field(
+        default=False,
+        description="Keep an accelerator's moments and float32 master weights in main memory, and take the optimizer's "
+        "steps there: with AdamW 8 bytes a parameter of the device's memory instead of 16. CPUs do so anyway.",
+    )
     stop_early: StopEarlySection | None = Field(
         default=None,
         description="End the run once the held-out loss no longer falls (evaluation.times sets how often).",
