@@ -137,7 +137,7 @@ def offloading(trainer: LocalTrainer, *given: Any) -> WorkerExecutor:
 def test_audits_of_offloaded_optimizers_are_as_those_of_others(
     told: Told, tmp_path: Path, training: dict[str, Any]
 ) -> None:
-    """Of a worker with an optimizer in main memory by workers without, and the other way round."""
+    """A worker whose optimizer is offloaded audits others, and is audited by them."""
     plain, mixed = play(tmp_path, **training), play(tmp_path, {"bob": offloading}, **training)
     assert told
     assert mixed.ledger_hash == plain.ledger_hash

@@ -217,7 +217,7 @@ class TrainingSection(Section):
     )
     offload_optimizer: bool = Field(
         default=False,
-        description="Keep an accelerator's moments and float32 master weights in main memory, and take the optimizer's "
+        description="Keep an accelerator's moments and master weights in main memory, and take the optimizer's "
         "steps there: with AdamW 8 bytes a parameter of the device's memory instead of 16. CPUs do so anyway.",
     )
     stop_early: StopEarlySection | None = Field(
