@@ -1,4 +1,4 @@
-"""The automatic choice of `training.batch_size`: so many tokens a step that the slowest link suffices.
+"""The automatic choice of `training.batch_size`: enough tokens a step for the slowest link.
 
 R = FLOP/s / (bandwidth in bytes/s * tokens a step) falls with the tokens of a step. A larger step needs more tokens for
 the same loss, so that the smallest one is chosen whose R the measured curve still covers.
