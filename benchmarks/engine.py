@@ -48,8 +48,8 @@ class Case:
     layers: int
     heads: int
     batch: int
-    steps: int  # of a task
-    tasks: int  # of a turn, of one worker
+    steps: int  # a task
+    tasks: int  # a turn and worker
     seconds: float
     workers: int = 1
     loops: int = 1
