@@ -107,7 +107,7 @@ def engine_settings(
             rows=rows,
             context=mean_row(plan.run_file),
             needs=RowNeeds(token_bytes, alone),
-            batch_size=training.batch_size,
+            batch_size=training.step_rows,
             local_steps=training.local_steps,
             max_local_steps=training.max_local_steps or 10 * training.local_steps,
             pace=training.pace,
@@ -199,7 +199,7 @@ def worker_settings(plan: Plan) -> WorkerSettings:
             version_momentum=training.version_momentum,
         ),
         inner=Inner(
-            batch_size=training.batch_size,
+            batch_size=training.step_rows,
             optimizer=plan.inner.name,
             options=dict(plan.inner.options),
             gradient_clip=training.gradient_clip,

@@ -68,7 +68,8 @@ def check(
     if json:
         from barnraise.plan.curve import link_ratio
 
-        found = link_ratio(plan, estimate.sizes.parameters, estimate.sizes.trained)
+        share = estimate.sizes.trained / estimate.sizes.parameters
+        found = link_ratio(plan.run_file, plan.purpose, exchanged=share)
         cost = estimate.as_dict() | {"link": found and found.as_dict()}
         console.emit_json({"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost})
         return
@@ -173,6 +174,7 @@ def _example(plan: Plan) -> Iterator[tuple[str, str]]:
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
     from barnraise.plan.curve import link_ratio
+    from barnraise.plan.resolve import BATCH_SIZE
 
     model = plan.run_file.model
     sizes = cost.sizes
@@ -209,7 +211,10 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     )
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
-    if found := link_ratio(plan, sizes.parameters, sizes.trained):
+    if why := plan.reasons.get(BATCH_SIZE):
+        rows = plan.run_file.training.step_rows
+        yield "batch size", f"{count_text(rows, 'row')} a step (auto: {why})"
+    if found := link_ratio(plan.run_file, plan.purpose, exchanged=sizes.trained / sizes.parameters):
         yield "link", str(found)
     for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:
         nodes = cost.buffer_size or plan.aggregation.least(living)

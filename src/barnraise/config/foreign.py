@@ -40,6 +40,11 @@ FOREIGN: tuple[Foreign, ...] = (
         HF,
         note="multiply training.batch_size by it; a node splits a batch to fit its memory by itself",
     ),
+    Foreign(
+        "auto_find_batch_size",
+        HF,
+        note="a node splits a batch to fit its memory by itself; training.batch_size: auto chooses it by links",
+    ),
     Foreign("per_device_eval_batch_size", HF, note="evaluation.rows says how many rows are read"),
     Foreign("lr", HF, "training.learning_rate"),
     Foreign("num_train_epochs", HF, "training.tokens", _TOKENS),

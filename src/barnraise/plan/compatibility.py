@@ -309,7 +309,7 @@ def _durable_alone(case: Case) -> Found:
 def task_tokens(run_file: RunFile) -> int:
     """Return the token positions in a usual task: one with rows of mean length."""
     training = run_file.training
-    return training.local_steps * training.batch_size * mean_row(run_file)
+    return training.local_steps * training.step_rows * mean_row(run_file)
 
 
 def _rule_options(case: Case) -> AbstractSet[str]:

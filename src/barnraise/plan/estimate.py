@@ -113,7 +113,7 @@ def estimate(plan: Plan) -> Estimate:
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
-    batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
+    batch = {"batch_size": training.step_rows, "context": longest_row(run_file)}
     return Estimate(
         sizes=Sizes(model_size, exchange.trained, base, snapshot, contribution, version),
         accelerated=_accelerated(plan, resolved, exchange, inner_states),
