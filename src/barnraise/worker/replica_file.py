@@ -3,7 +3,8 @@
 A worker that comes back names the version of its file, and gets the newer deltas, or the leaves that differ. The file
 is named by the digest of the parameters, which this worker computes itself. It is no authority: the digest of the bytes
 must be that of the name, the controller must name the same digest for that version, and each delta leads to a digest
-that the controller names. Else the file is deleted, and the whole model is fetched.
+that the controller names. Else the file is deleted. Then the worker fetches a whole version, less the leaves that it
+has with the digests that the controller names.
 """
 
 from __future__ import annotations
@@ -156,6 +157,6 @@ class ReplicaFile:
 
     def _drop(self, path: Path, trouble: str) -> None:
         self._unproven = None
-        self.say(f"the replica in {path} is not used: {trouble}; it is deleted, and the model is fetched again")
+        self.say(f"the replica in {path} is not used: {trouble}; it is deleted, and what is missing is fetched")
         with contextlib.suppress(OSError):
             path.unlink()

@@ -381,9 +381,6 @@ class WorkerRuntime:
     async def _settled(self, settle: Callable[[], Future[None]]) -> None:
         await asyncio.wrap_future(await self._wait_for_training(settle))
 
-    def _quit(self, action: act.Quit) -> None:
-        self._end(action.reason, action.final, left=action.left, refusal=action.refusal)
-
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
@@ -397,5 +394,5 @@ _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,
     act.Settle: WorkerRuntime._settle,
-    act.Quit: WorkerRuntime._quit,
+    act.Quit: lambda shell, end: shell._end(end.reason, end.final, left=end.left, refusal=end.refusal),
 }
