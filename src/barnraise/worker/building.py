@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnraise.training.problem import Problem
     from barnraise.worker.moments import Moments  # these import torch
     from barnraise.worker.options import WorkerOptions
-    from barnraise.worker.replica_file import Held, ReplicaFile
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion
     from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 
 LEND_MORE = "lend more of it (--max-memory), or join with a larger machine"
@@ -109,12 +109,12 @@ def make_trainer(
 
 def restore_replica(
     executor: TaskExecutor, folder: Path, welcome: Welcome, say: Callable[[str], None]
-) -> tuple[ReplicaFile, Held]:
+) -> tuple[ReplicaFile, RestoredVersion]:
     """Open the replica's file in `folder`, from which the executor continues: the file, and what the executor holds."""
-    from barnraise.worker.replica_file import Held, ReplicaFile
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion
 
     file = ReplicaFile(folder, welcome.run, welcome.manifest.digest, say)
-    return file, file.restore(executor.published, Held(welcome.version, welcome.digest))
+    return file, file.restore(executor.published, RestoredVersion(welcome.version, welcome.digest))
 
 
 def restore_moments(

@@ -36,7 +36,7 @@ from barnraise.worker.terms import require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments
-    from barnraise.worker.replica_file import Held, ReplicaFile  # these import torch
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion  # these import torch
 
 PART_EXTRA = 1 << 24
 """Bytes of all frozen parts beside their parameters, at most: names and shapes."""
@@ -155,12 +155,12 @@ async def prepare(
 
 async def _restore(
     shell: Shell, executor: TaskExecutor, welcome: Welcome, manifest: Manifest
-) -> tuple[Kept, Held | None, float]:
+) -> tuple[Kept, RestoredVersion | None, float]:
     """Load what an earlier process kept: the files, the replica's version, and the bytes of disk that are left."""
     options, disk = shell.options, shell.options.means.lent().disk_bytes or math.inf
     moments: Moments | None = None
     replica: ReplicaFile | None = None
-    held: Held | None = None
+    held: RestoredVersion | None = None
     size = 2 * 2 * FLOAT * manifest.trained  # the moments, and their copy while they are written
     if options.moments is not None and not welcome.settings.stateless:
         if size <= disk / 2:

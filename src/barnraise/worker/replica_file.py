@@ -20,6 +20,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from barnraise.core.decoding import MALFORMED
 from barnraise.core.text import printable
 from barnraise.core.types import News
 from barnraise.models.vectors import raw
@@ -41,7 +42,7 @@ MOST_HEADER = 4096
 """Largest first line of a file in bytes."""
 
 
-class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReplicaHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The first line of a file: the run and the manifest that its parameters belong to, and their version."""
 
     run: str
@@ -49,7 +50,7 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
 
 
-class Held(NamedTuple):
+class RestoredVersion(NamedTuple):
     """A version that a replica is at, and the digest of its parameters; -1 for a void replica."""
 
     version: int = -1
@@ -69,7 +70,7 @@ class ReplicaFile:
         self._behind = 0  # bytes of updates since the last write
         self._unproven: Path | None = None  # the file that was restored, until the controller has named its digest
 
-    def restore(self, replica: Replica, newest: Held) -> Held:
+    def restore(self, replica: Replica, newest: RestoredVersion) -> RestoredVersion:
         """Load the file into `replica`, and return what it holds.
 
         `newest` is the newest version that the controller names. A file that does not fit it is deleted.
@@ -83,7 +84,7 @@ class ReplicaFile:
                 path.unlink()
             if files:
                 return self._restore(files[-1], replica, newest)
-        return Held()
+        return RestoredVersion()
 
     def followed(self, replica: Replica, news: News, version: int) -> None:
         """Record that the updates of `news` led to `version`, -1 for a void replica; write the file if that is due."""
@@ -102,7 +103,7 @@ class ReplicaFile:
             return
         began, path = time.monotonic(), self.folder / f"{replica.digest}{SUFFIX}"
         unfinished = path.with_suffix(UNFINISHED)
-        header = msgspec.json.encode(Origin(self.run, self.manifest, replica.version))
+        header = msgspec.json.encode(ReplicaHeader(self.run, self.manifest, replica.version))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
@@ -120,13 +121,13 @@ class ReplicaFile:
             self.say(f"the replica cannot be kept in {self.folder}: {printable(str(error))}")
             self._due = math.inf
 
-    def _restore(self, path: Path, replica: Replica, newest: Held) -> Held:
+    def _restore(self, path: Path, replica: Replica, newest: RestoredVersion) -> RestoredVersion:
         try:
             origin, parameters = self._read(path, len(replica.parameters))
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, *MALFORMED) as error:
             self._drop(path, printable(str(error)))
-            return Held()
-        found = Held(origin.version, replica.restore(parameters, origin.version))
+            return RestoredVersion()
+        found = RestoredVersion(origin.version, replica.restore(parameters, origin.version))
         if path.stem != found.digest:
             trouble = "its bytes have another digest than its name"
         elif found.version > newest.version:
@@ -139,12 +140,12 @@ class ReplicaFile:
             return found
         replica.version = -1
         self._drop(path, trouble)
-        return Held()
+        return RestoredVersion()
 
-    def _read(self, path: Path, size: int) -> tuple[Origin, Tensor]:
+    def _read(self, path: Path, size: int) -> tuple[ReplicaHeader, Tensor]:
         """Read a file of `size` parameters; ValueError for one of another run, model or size."""
         with path.open("rb") as file:
-            origin = msgspec.json.decode(file.readline(MOST_HEADER), type=Origin)
+            origin = msgspec.json.decode(file.readline(MOST_HEADER), type=ReplicaHeader)
             if (origin.run, origin.manifest) != (self.run, self.manifest):
                 raise ValueError("it is of another run or model")
             needed, there = file.tell() + 4 * size, path.stat().st_size

@@ -13,7 +13,7 @@ from barnraise.core.types import Blob, News, Update
 from barnraise.models.vectors import digest, raw
 from barnraise.worker import replica_file
 from barnraise.worker.replica import Replica
-from barnraise.worker.replica_file import Held, ReplicaFile
+from barnraise.worker.replica_file import ReplicaFile, RestoredVersion
 
 SIZE = 1000
 RUN, MANIFEST = "barn", "f" * 64
@@ -51,7 +51,7 @@ class Disk:
         named = news(version)
         file.followed(held, named, held.update(named, lambda _: bytearray(raw(parameters(version)))))
 
-    def restore(self, newest: Held, **identity: str) -> tuple[Held, Replica]:
+    def restore(self, newest: RestoredVersion, **identity: str) -> tuple[RestoredVersion, Replica]:
         into = replica()
         return self.open(**identity).restore(into, newest), into
 
@@ -65,19 +65,19 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
-@pytest.mark.parametrize("newest", [Held(3, digest(parameters(3))), Held(7, "0" * 64)])
-def test_a_worker_that_comes_back_continues_from_its_file(disk: Disk, newest: Held) -> None:
+@pytest.mark.parametrize("newest", [RestoredVersion(3, digest(parameters(3))), RestoredVersion(7, "0" * 64)])
+def test_a_worker_that_comes_back_continues_from_its_file(disk: Disk, newest: RestoredVersion) -> None:
     path = disk.write(3)
     assert disk.files == [path.name]
     held, into = disk.restore(newest)
-    assert held == Held(3, digest(parameters(3)))
+    assert held == RestoredVersion(3, digest(parameters(3)))
     assert torch.equal(into.parameters, parameters(3))
     assert into.version == 3
     assert disk.said == ["version 3 of the model is on this disk: only what differs is fetched"]
 
 
 def test_a_worker_without_a_file_has_no_version(disk: Disk) -> None:
-    assert disk.restore(Held(3, "0" * 64))[0] == Held()
+    assert disk.restore(RestoredVersion(3, "0" * 64))[0] == RestoredVersion()
     disk.open().keep(replica())  # there is nothing to keep
     assert (disk.files, disk.said) == ([], [])
 
@@ -100,8 +100,8 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_file_is_deleted_and_said_in_one_line(disk: Disk, damage: Callable[[bytes], bytes]) -> None:
     path = disk.write()
     path.write_bytes(damage(path.read_bytes()))
-    held, into = disk.restore(Held(7, "0" * 64))
-    assert held == Held()
+    held, into = disk.restore(RestoredVersion(7, "0" * 64))
+    assert held == RestoredVersion()
     assert into.version == -1
     assert disk.files == []
     (said,) = disk.said
@@ -113,19 +113,19 @@ def test_a_damaged_file_is_deleted_and_said_in_one_line(disk: Disk, damage: Call
 @pytest.mark.parametrize(
     ("newest", "identity", "reason"),
     [
-        (Held(3, "0" * 64), {}, "the controller names another digest for version 3"),
-        (Held(3, None), {}, "the controller names another digest for version 3"),
-        (Held(2, "0" * 64), {}, "it has version 3, but the run's newest is 2"),
-        (Held(7, "0" * 64), {"run": "another"}, "it is of another run or model"),
-        (Held(7, "0" * 64), {"manifest": "0" * 64}, "it is of another run or model"),
+        (RestoredVersion(3, "0" * 64), {}, "the controller names another digest for version 3"),
+        (RestoredVersion(3, None), {}, "the controller names another digest for version 3"),
+        (RestoredVersion(2, "0" * 64), {}, "it has version 3, but the run's newest is 2"),
+        (RestoredVersion(7, "0" * 64), {"run": "another"}, "it is of another run or model"),
+        (RestoredVersion(7, "0" * 64), {"manifest": "0" * 64}, "it is of another run or model"),
     ],
 )
 def test_a_file_that_the_controller_does_not_confirm_is_deleted(
-    disk: Disk, newest: Held, identity: dict[str, str], reason: str
+    disk: Disk, newest: RestoredVersion, identity: dict[str, str], reason: str
 ) -> None:
     disk.write(3)
     held, into = disk.restore(newest, **identity)
-    assert (held, into.version, disk.files) == (Held(), -1, [])
+    assert (held, into.version, disk.files) == (RestoredVersion(), -1, [])
     assert len(disk.said) == 1
     assert reason in disk.said[0]
 
@@ -133,7 +133,7 @@ def test_a_file_that_the_controller_does_not_confirm_is_deleted(
 def test_a_file_of_another_size_is_not_read(disk: Disk) -> None:
     disk.write()
     into = replica(SIZE + 1)
-    assert disk.open().restore(into, Held(7, "0" * 64)) == Held()
+    assert disk.open().restore(into, RestoredVersion(7, "0" * 64)) == RestoredVersion()
     assert disk.files == []
     assert "bytes, but this model's has" in disk.said[0]
 
@@ -141,7 +141,7 @@ def test_a_file_of_another_size_is_not_read(disk: Disk) -> None:
 def test_a_file_that_the_updates_do_not_follow_is_deleted(disk: Disk) -> None:
     disk.write(3)
     file, into = disk.open(), replica()
-    file.restore(into, Held(7, "0" * 64))
+    file.restore(into, RestoredVersion(7, "0" * 64))
     wrong = News((Update("delta", 4, Blob("0" * 64, 4), "0" * 64),))
     file.followed(into, wrong, -1)
     assert disk.files == []
@@ -184,7 +184,7 @@ def test_a_void_replica_is_not_written(disk: Disk) -> None:
 def test_leftovers_of_a_killed_process_are_removed(disk: Disk) -> None:
     path = disk.write(3)
     (disk.folder / f"{'1' * 64}.unfinished").write_bytes(b"begun")
-    held, _ = disk.restore(Held(7, "0" * 64))
+    held, _ = disk.restore(RestoredVersion(7, "0" * 64))
     assert held.version == 3
     assert disk.files == [path.name]
 
