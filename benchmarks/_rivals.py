@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from _sides import Task, skipped_by
 from torch import Tensor
 
 from barnraise.assembly.simulated_work import real
@@ -27,8 +28,9 @@ from barnraise.assembly.trial import Trial
 from barnraise.compression import catalog as codecs
 from barnraise.compression.base import Codec
 from barnraise.compression.feedback import ErrorFeedback
+from barnraise.config import load
 from barnraise.data.batches import batch_of
-from barnraise.plan.resolve import Plan
+from barnraise.plan import Purpose, resolve
 from barnraise.training.local import LocalTrainer
 from barnraise.training.schedule import Schedule
 
@@ -109,18 +111,24 @@ def make_codec(name: str, options: dict[str, Any]) -> Codec:
 
 
 class Bench:
-    """The model, rows and held-out rows of one seed and order, as the engine makes them for `plan`."""
+    """The model, rows and held-out rows of one seed and order, as the engine makes them, on the task's device."""
 
-    def __init__(self, plan: Plan, skipped: float) -> None:
-        self._work: AbstractContextManager[Any] = real(plan, Trial(1, real=True, skipped=skipped), {})
-        self.seed, self.skipped, self.context = plan.run_file.run.seed, skipped, plan.run_file.data.context
+    def __init__(self, task: Task, seed: int, order: int = 0, inner: str = "adamw") -> None:
+        content = task.content("rivals", seed)
+        content["evaluation"] = {"rows": task.held_out}
+        content["controller"] = {"threads": task.threads}
+        content["training"] |= {"tokens": 1_000_000, "batch_size": 1, "local_steps": 1, "inner_optimizer": inner}
+        plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
+        self.seed, self.skipped, self.context = seed, skipped_by(order), task.context
+        trial = Trial(1, real=True, skipped=self.skipped, device=task.device)
+        self._work: AbstractContextManager[Any] = real(plan, trial, {})
 
     def __enter__(self) -> Bench:
         _, controller, node, _ = self._work.__enter__()
         self.evaluator = controller.tensors.evaluator
         self.dataset = controller.dataset
         self.trainer: LocalTrainer = node("bench").trainer
-        self.start = torch.from_numpy(np.array(controller.server.parameters)).clone()
+        self.start = controller.server.parameters.to(self.trainer.device, copy=True)
         shards = range(len(self.dataset.meta.shards))
         self.rows = np.concatenate([self.dataset.rows(one, 0, self.dataset.meta.shards[one].rows) for one in shards])
         return self
@@ -163,8 +171,10 @@ class Worker:
     def sent(self, update: Tensor, where: slice = slice(None)) -> Tensor:
         """Return `update` as the others see it; the residual keeps what the codec leaves out."""
         if where == slice(None):
-            return self.feedback.codec.decode(self.feedback.compress(update.clone()))
-        return self.feedback.codec.decode(self.feedback.codec.encode(update[where].contiguous()))
+            encoded = self.feedback.compress(update.to("cpu", copy=True))
+        else:
+            encoded = self.feedback.codec.encode(update[where].contiguous().cpu())
+        return self.feedback.codec.decode(encoded).to(update.device)
 
 
 def play(bench: Bench, recipe: Recipe, lone_tokens: float) -> list[Measured]:
@@ -203,7 +213,7 @@ def lone(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: int
 
 def rounds(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: int) -> Versions:
     """Rounds that wait: DiLoCo with Nesterov outside, SparseLoCo with the plain mean."""
-    version, outer = bench.start.clone(), Nesterov(bench.start.numel(), recipe.kind != "sparse")
+    version, outer = bench.start.clone(), Nesterov(bench.start, recipe.kind != "sparse")
     for done in [*range(recipe.steps, num_steps, recipe.steps), num_steps]:
         mean = torch.zeros_like(version)
         for worker in workers:
@@ -217,7 +227,7 @@ def rounds(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: i
 def streaming(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: int) -> Versions:
     """Fragments take turns; each worker takes one in `wait` steps after all have sent it, and keeps half of its own."""
     size, count = bench.start.numel(), recipe.fragments
-    version, outer = bench.start.clone(), Nesterov(bench.start.numel(), True)
+    version, outer = bench.start.clone(), Nesterov(bench.start, True)
     bounds = [round(size * part / count) for part in range(count + 1)]
     parts = [slice(*pair) for pair in pairwise(bounds)]
     turns = {recipe.steps * part // count: part for part in range(count)}
@@ -240,7 +250,7 @@ def streaming(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps
 
 def heloco(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: int) -> Versions:
     """A version for each update, whose direction is corrected by the momentum outside where it is stale."""
-    version, outer = bench.start.clone(), Nesterov(bench.start.numel(), True, OUTER_RATE / len(workers))
+    version, outer = bench.start.clone(), Nesterov(bench.start, True, OUTER_RATE / len(workers))
     starts = [version.clone() for _ in workers]
     blocks = [*torch.split(torch.arange(version.numel()), 4096)]
     spans = [slice(int(block[0]), int(block[-1]) + 1) for block in blocks]
@@ -259,8 +269,8 @@ def heloco(bench: Bench, recipe: Recipe, workers: Sequence[Worker], num_steps: i
 class Nesterov:
     """The step outside: Nesterov's at `rate`, or the mean itself."""
 
-    def __init__(self, size: int, momentum: bool, rate: float = OUTER_RATE) -> None:
-        self.momentum, self.rate, self._plain = torch.zeros(size), rate, not momentum
+    def __init__(self, start: Tensor, momentum: bool, rate: float = OUTER_RATE) -> None:
+        self.momentum, self.rate, self._plain = torch.zeros_like(start), rate, not momentum
 
     def step(self, version: Tensor, mean: Tensor, where: slice) -> None:
         if self._plain:

@@ -35,232 +35,37 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import statistics
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-import torch
-from _races import DATA, At, Known, files, picture, reached
-from peers.common import ADAMW
+from _races import DATA, Known, files, picture, reached
+from _sides import Found, Setting, Side, Task, play
 
-from barnraise.assembly.simulation import simulate
-from barnraise.assembly.trial import Trial
-from barnraise.config import load
-from barnraise.emulation.fleet import Machine
-from barnraise.emulation.simulator import Point
-from barnraise.plan import Purpose, resolve
-from barnraise.transport.links.presets import parse
-
-SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
-MODEL = {"architecture": "gpt2", "config": SHAPE}
 HEADLINE = (
     "lone_batch8@0.006,lone_batch8_average10@0.006,fp32_sync_h5@0.008,diloco_h30_e2.4@0.004,"
     "diloco_int4_h30_e2.4@0.004,int4_overlap_h5_momentum100@0.008,"
     "loco8-loco4_overlap_h3_momentum100@0.011,8x_loco8-loco4_overlap_h3_momentum100_e1.96@0.011"
 )
 QUICK = "lone_h5@0.006,lone_h5_average10@0.006,loco8-loco4_overlap_h3_momentum100@0.011"
-GOLDEN = 0.618
-"""Share of the rows by which each order begins later than the one before."""
-
-MODES: dict[str, dict[str, Any]] = {
-    "sync": {"use_async_training": False},
-    "overlap": {"use_async_training": True, "buffer_size": "all"},
-    "async": {"use_async_training": True, "buffer_size": "auto"},
-}
-OUTER = {"outer_optimizer": "nesterov"}
 
 
-@dataclass
-class Side:
-    """The settings that a name stands for; `excess` None: that of the command line."""
-
-    workers: int = 4
-    steps: int = 30
-    batch: int = 4
-    excess: float | None = None
-    hosted: bool = False
-    training: dict[str, Any] = field(default_factory=dict)
-    controller: dict[str, Any] = field(default_factory=lambda: dict(MODES["sync"]))
-
-    @classmethod
-    def named(cls, name: str) -> Side:
-        side = cls()
-        for part in name.split("_"):
-            side.take(part)
-        return side
-
-    def take(self, part: str) -> None:
-        found = re.fullmatch(r"([a-z]*)(\d+\.?\d*)?(x|-[a-z]+\d+\.?\d*)?", part)
-        word, number, rest = found.groups(default="") if found else (part, "", "")
-        if (not number) != (
-            word in ("lone", "diloco", "sync", "overlap", "async", "nesterov", "nokeep", "tuned", "host", "muon")
-        ):
-            raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
-        match word:
-            case "lone":
-                self.workers, self.excess = 1, 1.0
-            case "diloco":
-                self.training |= codec("fp32", "fp32") | OUTER
-            case "fp" | "int" | "loco" | "bits":
-                up, _, down = part.partition("-")
-                self.training |= codec(up, down or up)
-            case "sync" | "overlap" | "async":
-                self.controller = dict(MODES[word])
-            case "h":
-                self.steps = int(number)
-            case "e":
-                self.excess = float(number)
-            case "batch":
-                self.batch = int(number)
-            case "beta":
-                self.training["betas"] = [0.9, float(number)]
-            case "decay":
-                self.training["weight_decay"] = float(number)
-            case "average":
-                self.training["average"] = int(number) / 100
-            case "momentum":
-                self.training["version_momentum"] = int(number) / 100
-            case "tuned":
-                self.training["auto_tune"] = True
-            case "muon":
-                self.training["inner_optimizer"] = "muon"
-            case "host":
-                self.hosted = True
-            case "lerp":
-                self.training["merge_lerp"] = int(number) / 100
-            case "nesterov":
-                self.training |= OUTER
-            case "delayed":
-                self.training |= {"outer_optimizer": "delayed_nesterov", "outer_options": {"delay": int(number)}}
-            case "outer":
-                self.training["outer_learning_rate"] = float(number)
-            case "nokeep":
-                self.training["error_feedback_keep"] = 0.0
-            case "" if rest == "x":
-                self.workers = int(number)
-            case _:
-                raise SystemExit(f"{part!r} is no part of a side's name; --help lists them")
-
-
-def codec(up: str, down: str) -> dict[str, Any]:
-    """Settings for codecs: fp32, int8, int4, loco16 (1 of 16 elements in 2 bits), bits0.8; these two with *keep*."""
-    found: dict[str, Any] = {}
-    for way, text in (("", up), ("downlink_", down)):
-        if text.startswith("loco"):
-            ratio = 1 / int(text.removeprefix("loco"))
-            found |= {way + "compression": "sparse_loco"}
-            found |= {"downlink_options": {"ratio": ratio}} if way else {"compression_ratio": ratio}
-        elif text.startswith("bits"):
-            options = {"bits": float(text.removeprefix("bits"))}
-            found |= {way + "compression": "entropy_coded", (way or "compression_") + "options": options}
-        else:
-            found[way + "compression"] = "none" if text == "fp32" else text
-    return found | ({"error_feedback_keep": 1.0} if up.startswith(("loco", "bits")) else {})
-
-
-@dataclass(frozen=True)
-class Found:
-    """One trial's outcome. Time and bytes count from the first step on; `busy` is the share of time in steps."""
-
-    name: str
-    learning_rate: float
-    seed: int
-    workers: int
-    tokens: int
-    loss: float
-    seconds: float
-    busy: float
-    curve: list[Point]
-    order: int = 0
-
-    def points(self) -> list[At]:
-        """The curve, from the first evaluated version on."""
-        alone = self.workers == 1
-        return [
-            At(one.seconds, one.tokens, one.loss, None if alone else one.bytes_up + one.bytes_down)
-            for one in self.curve
-            if one.loss is not None and one.tokens
-        ]
-
-    def line(self, lone: Found | None = None) -> str:
-        up, down = self.curve[-1].bytes_up / 1e6, self.curve[-1].bytes_down / 1e6
-        told = ""
-        if lone and lone is not self:
-            at = reached(self.points(), lone.loss)
-            told = f"  {at[0] / lone.seconds:.1%} of its time, {at[1] / 1e6:.2f}M tokens" if at else "  not reached"
-        seed = f"{self.seed}.{self.order}" if self.order else str(self.seed)
-        return (
-            f"{self.name:<30}{self.learning_rate:7.3f}{seed:>5}{self.loss:8.4f}{self.seconds:9.1f}{self.busy:7.1%}"
-            f"{up:9.2f}{down:9.2f}{told}"
-        )
-
-
-def play(name: str, learning_rate: float, seed: int, order: int, options: argparse.Namespace) -> Found:
-    """One run of the side `name` from its first to its last step."""
-    torch.set_num_threads(1)
-    side = Side.named(name)
-    tokens = round(options.tokens * 1e6 * (side.excess or options.excess))
-    if side.controller.get("buffer_size") == "all":
-        side.controller["buffer_size"] = side.workers
-    content: dict[str, Any] = {
-        "run": {"name": "miles", "seed": seed},
-        "model": MODEL,
-        "data": {"kind": "text", "files": files(options.data), "context": 128},
-        "controller": {
-            "evaluations": options.evaluations,
-            "evaluation_rows": 256,
-            "checkpoint_seconds": 1e6,
-            "sync_window": 1e6,
-            "sync_longest_wait": 1e6,
-        }
-        | side.controller,
-        "training": {
-            "tokens": tokens,
-            "batch_size": side.batch,
-            "local_steps": side.steps,
-            "learning_rate": learning_rate,
-            "schedule": "cosine",
-            "warmup_tokens": tokens // 20,
-            "auto_tune": False,
-        }
-        | ADAMW
-        | side.training,
-    }
-    text = f"{options.mbit:g}mbit/{options.delay_ms:g}ms"
-    slow = parse(text)
-    link = slow if side.workers > 1 else parse("10gbit/0ms")  # alone there is nothing to wait for
-    if side.hosted:
-        content["network"] = {"controller_link": text}
-    plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
-    fleet = [Machine(f"n{index}", options.rate, link) for index in range(side.workers)]
-    skipped = order * GOLDEN % 1.0
-    report = simulate(plan, Trial(side.workers, fleet=fleet, real=True, seed=seed, skipped=skipped))
-    assert report.losses.final_loss is not None
-    assert report.duration.first_task_seconds is not None
-    curve = [
-        point._replace(
-            seconds=max(0.0, point.seconds - report.duration.first_task_seconds),
-            bytes_down=max(0, point.bytes_down - report.traffic.joining_bytes),
-        )
-        for point in report.losses.curve
-    ]
-    seconds = report.duration.virtual_seconds - report.duration.first_task_seconds
-    busy = report.tokens / side.workers / options.rate / seconds
-    workers, tokens, loss = side.workers, report.tokens, report.losses.final_loss
-    return Found(name, learning_rate, seed, workers, tokens, loss, seconds, busy, curve, order)
+def setting_of(options: argparse.Namespace) -> Setting:
+    """Return the budget, the workers and the links of the command line."""
+    return Setting(
+        Task(files(options.data)), options.tokens, options.excess, options.rate, options.mbit, options.delay_ms,
+        options.evaluations,
+    )  # fmt: skip
 
 
 def trials(
     wanted: Iterable[tuple[str, float, int, int]], options: argparse.Namespace, pool: ProcessPoolExecutor
 ) -> Iterator[Found]:
     """The outcome of each, in order; what `--results` holds for the same settings is not run again."""
-    known = Known(options.results)
+    known, setting = Known(options.results), setting_of(options)
     waiting: list[Found | Future[Found]] = []
     for trial in wanted:
         excess = Side.named(trial[0]).excess or options.excess
@@ -269,7 +74,7 @@ def trials(
         if found := known.get(key, Found):
             waiting.append(found)
             continue
-        future = pool.submit(play, *trial, options)
+        future = pool.submit(play, *trial, setting)
         future.add_done_callback(partial(_keep, known, key))
         waiting.append(future)
     for one in waiting:

@@ -30,16 +30,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import miles
 import torch
 from _races import DATA, At, Known, files, reached
 from _reach_report import USUAL_STEP, Row, Share, machines, picture, table
 from _rivals import POINTS, Bench, Recipe, play
-from peers.common import ADAMW
-
-from barnraise.config import load
-from barnraise.plan import Purpose, resolve
-from barnraise.plan.resolve import Plan
+from _sides import Setting, Task
+from _sides import play as play_ours
 
 PARAMETERS = 124_800
 STEP_TOKENS = CONTEXT = 128
@@ -118,6 +114,7 @@ class Campaign:
 
     def __init__(self, options: Namespace) -> None:
         self.options, self._known = options, Known(options.results)
+        self._task = Task(files(options.data), context=CONTEXT)
         self._bench: Bench | None = None
         self._opened: tuple[int, int, str] | None = None
 
@@ -152,25 +149,14 @@ class Campaign:
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
         side, _, rate = name.partition("@")
-        link = Namespace(mbit=link_mbit(ratio), delay_ms=DELAY_MS, rate=RATE, excess=2.0, evaluations=POINTS)
-        link.tokens, link.data = self.options.tokens, self.options.data
-        found = miles.play(side, float(rate), seed, order, link)
+        setting = Setting(self._task, self.options.tokens, 2.0, RATE, link_mbit(ratio), DELAY_MS, POINTS)
+        found = play_ours(side, float(rate), seed, order, setting)
         return Trained([(one.seconds * RATE / STEP_TOKENS, one.tokens, one.loss) for one in found.points()])
-
-    def _plan(self, seed: int, inner: str) -> Plan:
-        content = {
-            "run": {"name": "reach", "seed": seed},
-            "model": miles.MODEL,
-            "data": {"kind": "text", "files": files(self.options.data), "context": CONTEXT},
-            "evaluation": {"rows": 256},
-            "training": {"tokens": 1_000_000, "batch_size": 1, "local_steps": 1, "inner_optimizer": inner} | ADAMW,
-        }
-        return resolve(load(content), purpose=Purpose.SIMULATE, nodes=1)
 
     def _open(self, seed: int, order: int, inner: str) -> Bench:
         if self._bench is None or self._opened != (seed, order, inner):
             self.close()
-            self._bench = Bench(self._plan(seed, inner), order * miles.GOLDEN % 1.0).__enter__()
+            self._bench = Bench(self._task, seed, order, inner).__enter__()
             self._opened = seed, order, inner
             assert self._bench.start.numel() == PARAMETERS
         return self._bench

@@ -37,7 +37,7 @@ from barnraise.core.types import (
     PayloadResult,
 )
 from barnraise.emulation.conduct import HONEST
-from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.emulation.costs import FLOPS, ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
 
@@ -147,7 +147,7 @@ class ControllerBooks:
     def __init__(self, truth: Truth, rng: random.Random, *, delta: int, spoiled: float) -> None:
         self.truth, self.rng, self.delta, self.spoiled = truth, rng, delta, spoiled
         self.costs = ControllerCosts(
-            100, "none", "none", model_size=100, robust=False, evaluation_tokens=100, row_tokens=10, threads=1
+            100, "none", "none", model_size=100, robust=False, evaluation_tokens=100, row_tokens=10, flops=FLOPS
         )
         self.deltas: set[str] = set()
         self.kept: dict[str, set[str]] = {}  # the files that the newest tasks of nodes name

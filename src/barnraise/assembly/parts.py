@@ -120,9 +120,10 @@ def evaluator_of(
     exchange: Exchange,
     dataset: Dataset,
     warn: Callable[[str], None] = lambda text: None,
+    device: str = "cpu",
 ) -> Evaluator:
     """Return an evaluator of the held-out loss on as many rows as the run file says."""
-    return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows, warn)
+    return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows, warn, device)
 
 
 def executor_maker(

@@ -17,7 +17,7 @@ from barnraise.data.ranges import RowIndex
 from barnraise.emulation.attacks.catalog import talks
 from barnraise.emulation.attacks.lying import Lying
 from barnraise.emulation.conduct import HONEST, Conduct
-from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.emulation.costs import FLOPS, ControllerCosts, NodeCosts
 from barnraise.emulation.work import ControllerWork, CostedControllerWork, CostedNodeWork, MakeNodeWork, NodeWork
 from barnraise.models import memory
 from barnraise.models.exchange.record import Exchange
@@ -46,8 +46,8 @@ class SimulatedWork(NamedTuple):
     digest: str
 
 
-def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
-    """Return work as sizes alone: no data is made, no torch imported."""
+def costed(plan: Plan, cost: Estimate, flops: float | None = None) -> SimulatedWork:
+    """Return work as sizes alone: no data is made, no torch imported. `flops` as in `Trial`."""
     model = described(plan)
     exchange = plan.exchange(model)
     rows = training_rows(plan.run_file) or max(1, NOMINAL_TOKENS // mean_row(plan.run_file))
@@ -65,7 +65,9 @@ def costed(plan: Plan, cost: Estimate) -> SimulatedWork:
         token_bytes=token_bytes,
     )
     file_bytes = [length * count * token_bytes for length, count in (*shards, (lengths[-1], held_out))]
-    controller = CostedControllerWork(settings.payloads.delta, file_bytes, _controller_costs(plan, exchange, model))
+    controller = CostedControllerWork(
+        settings.payloads.delta, file_bytes, _controller_costs(plan, exchange, model, flops)
+    )
     largest = max(fragment.stop - fragment.start for fragment in settings.payloads.partitions[0])
     sizes = settings.payloads.rungs, largest, _node_costs(plan, exchange)
     honest = CostedNodeWork(*sizes)
@@ -82,7 +84,7 @@ def _node_costs(plan: Plan, exchange: Exchange) -> NodeCosts:
     return NodeCosts(exchange.trained, plan.compression.name, plan.downlink.name)
 
 
-def _controller_costs(plan: Plan, exchange: Exchange, model: Mapping[str, Any]) -> ControllerCosts:
+def _controller_costs(plan: Plan, exchange: Exchange, model: Mapping[str, Any], flops: float | None) -> ControllerCosts:
     controller = plan.run_file.controller
     return ControllerCosts(
         exchange.trained,
@@ -92,7 +94,7 @@ def _controller_costs(plan: Plan, exchange: Exchange, model: Mapping[str, Any]) 
         robust=plan.aggregation.needs == "rows",
         evaluation_tokens=plan.run_file.evaluation.rows * longest_row(plan.run_file),
         row_tokens=longest_row(plan.run_file),
-        threads=controller.threads,
+        flops=flops or FLOPS * controller.threads,
     )
 
 
@@ -115,6 +117,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
     from barnraise.emulation.skewed import Skew
     from barnraise.training.repeatable import initial
     from barnraise.worker.building import make_executor, make_trainer
+    from barnraise.worker.options import Means
 
     torch.set_num_threads(plan.run_file.controller.threads)
     with tempfile.TemporaryDirectory(prefix="barnraise-") as folder, _without_subnormals():
@@ -134,9 +137,9 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             held_out=dataset.meta.held_out.rows,
             token_bytes=dataset.meta.token_bytes,
         )
-        evaluator = parts.evaluator_of(plan, model, exchange, dataset)
-        trainer = make_trainer(module, settings.worker, problem=evaluator.problem)
-        server = parts.parameter_server(plan, initial(trainer.flat.vector, exchange), exchange)
+        evaluator = parts.evaluator_of(plan, model, exchange, dataset, device=trial.device)
+        trainer = make_trainer(module, settings.worker, Means(trial.device), problem=evaluator.problem)
+        server = parts.parameter_server(plan, initial(trainer.flat.vector.cpu(), exchange), exchange)
         blobs = parts.blob_store(dataset, manifest, server, exchange)
         node_costs = _node_costs(plan, exchange)
         attacks = {name: attack for _, name, attack in attacks_of(plan.run_file)}
@@ -153,7 +156,7 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             make = makers.get(name) or (watched(name, board) if seen else make_executor)
             return RealNodeWork(trainer, rows_of(name), settings.worker, node_costs, make, conducts.get(name, HONEST))
 
-        costs = _controller_costs(plan, exchange, model)
+        costs = _controller_costs(plan, exchange, model, trial.flops)
         controller = RealControllerWork(server, blobs, evaluator, dataset, costs, rows_of)
         yield SimulatedWork(settings, controller, node, server.digest)
 

@@ -74,7 +74,7 @@ def simulate(
     rate = trial.tokens_per_second or default_rate(plan, cost.sizes.parameters)
     fleet = trial.fleet if trial.fleet is not None else make_fleet(plan, trial.nodes, rate, trial.seed)
     workshop: AbstractContextManager[SimulatedWork]
-    workshop = real(plan, trial, executors) if trial.real else nullcontext(costed(plan, cost))
+    workshop = real(plan, trial, executors) if trial.real else nullcontext(costed(plan, cost, trial.flops))
     with workshop as (settings, work, node_work, digest):
         if trial.hours is not None:
             settings = replace(settings, tokens=MAX_COUNT)

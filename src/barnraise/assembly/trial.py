@@ -29,6 +29,8 @@ class Trial:
     (True), or like the fit or the trace file of that name; `real` tensors. A `fleet` counts instead of one that is
     drawn. With `skipped` the run begins after that share of the rows, which come last: another order of the same ones.
     With `skew` nodes have rows of different kinds: Dirichlet's concentration, the smaller the less alike they are.
+    Real tensors are trained and evaluated on `device`, which all nodes share; the machine of the controller evaluates
+    with `flops` operations a second (None: a core's, on each of its threads).
     """
 
     nodes: int
@@ -40,6 +42,8 @@ class Trial:
     fleet: Sequence[Machine] | None = None
     skipped: float = 0.0
     skew: float | None = None
+    device: str = "cpu"
+    flops: float | None = None
 
 
 def planned(

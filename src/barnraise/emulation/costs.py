@@ -75,8 +75,8 @@ class NodeCosts:
 class ControllerCosts:
     """Seconds of the controller, for the same and a model of `model_size` parameters.
 
-    `robust` aggregation reads the updates more often than a mean. An evaluation has the given tokens and `threads`;
-    rows have `row_tokens` at most.
+    `robust` aggregation reads the updates more often than a mean. An evaluation has the given tokens, at `flops`
+    operations a second; rows have `row_tokens` at most.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class ControllerCosts:
         robust: bool,
         evaluation_tokens: int,
         row_tokens: int,
-        threads: int,
+        flops: float,
     ) -> None:
         self.trained = trained
         self.codec: Traits = CATALOG.entry(codec).declares
         self.downlink: Traits = CATALOG.entry(downlink).declares
         self.row = ROBUST if robust else MEAN
-        token = 2.0 * model_size / (FLOPS * threads)
+        token = 2.0 * model_size / flops
         self.evaluate = evaluation_tokens * token
         self._row = row_tokens * token  # forward
         self.score = 6 * SCORED_ROWS * row_tokens * token  # two kinds of rows, three times each

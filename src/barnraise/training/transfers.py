@@ -56,6 +56,11 @@ class OnStream(Transfer):
 DONE = Transfer()
 
 
+def so_far(device: torch.device) -> Transfer:
+    """Return the work that a CUDA device was given up to now; other devices have done theirs."""
+    return OnStream(torch.cuda.current_stream(device)) if device.type == "cuda" else DONE
+
+
 def host_vector(size: int, device: torch.device) -> Tensor:
     """Return an uninitialised vector in main memory, pinned where copies come from a CUDA device."""
     return torch.empty(size, pin_memory=device.type == "cuda")

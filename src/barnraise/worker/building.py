@@ -102,6 +102,7 @@ def make_trainer(
         tokens_at_once=tokens,
         problem=problem,
         compiled=inner.compile == AUTOMATIC,
+        offload=inner.offload_optimizer,
     )
 
 

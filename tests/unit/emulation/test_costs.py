@@ -15,7 +15,7 @@ from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.effects import Aggregate
 from barnraise.core.types import Blob, Contribution, News, ParameterRange, Update
 from barnraise.emulation.access import Access
-from barnraise.emulation.costs import ControllerCosts, NodeCosts
+from barnraise.emulation.costs import FLOPS, ControllerCosts, NodeCosts
 from barnraise.plan import Purpose, resolve
 
 SIZE = 1_000_000
@@ -38,7 +38,7 @@ def play(*, network: dict[str, Any] | None = None, controller: dict[str, Any] | 
 
 def costs(codec: str = "int4", *, robust: bool = False) -> ControllerCosts:
     return ControllerCosts(
-        SIZE, codec, codec, robust=robust, model_size=SIZE, evaluation_tokens=1000, row_tokens=100, threads=1
+        SIZE, codec, codec, robust=robust, model_size=SIZE, evaluation_tokens=1000, row_tokens=100, flops=FLOPS
     )
 
 
@@ -79,6 +79,16 @@ def test_a_replica_is_hashed_after_each_version() -> None:
 def test_evaluation_takes_time() -> None:
     few, many = (play(controller={"evaluation_rows": rows}) for rows in (1, 4096))
     assert many.duration.virtual_seconds > few.duration.virtual_seconds + 100.0
+
+
+def test_a_machine_that_computes_twice_as_fast_evaluates_in_half_the_time() -> None:
+    one, two = (
+        ControllerCosts(
+            SIZE, "int4", "int4", robust=False, model_size=SIZE, evaluation_tokens=1000, row_tokens=100, flops=flops
+        ).evaluate
+        for flops in (FLOPS, 2 * FLOPS)
+    )
+    assert one == pytest.approx(2 * two)
 
 
 def test_the_controllers_own_line_has_a_limit() -> None:

@@ -31,7 +31,7 @@ BATCH_ROWS = 16
 class Evaluator:
     """Measures versions of an `exchange` of a model on the first `rows` held-out rows of `dataset`.
 
-    The model is built at the first use.
+    The model is built at the first use. On a `device` other than the CPU only `loss` is available.
     """
 
     def __init__(
@@ -41,8 +41,9 @@ class Evaluator:
         dataset: Dataset,
         rows: int,
         warn: Callable[[str], None] = lambda text: None,
+        device: str = "cpu",
     ) -> None:
-        self._warn = warn
+        self._warn, self._device = warn, device
         self.model, self.exchange, self.dataset, self.rows = model, exchange, dataset, rows
         self.problem = problem_of(model)
         self._flat: Any = None
@@ -54,7 +55,7 @@ class Evaluator:
             from barnraise.models.flat import FlatParameters
 
             module = build_exchanged(self.model, self.exchange, self.dataset.folder)
-            self._flat = FlatParameters(module)
+            self._flat = FlatParameters(module.to(self._device))
 
     def model_of(self, parameters: Tensor) -> Any:
         """Return a module in evaluation mode that has these parameters, a version's first, until the next call."""
@@ -119,7 +120,7 @@ class Evaluator:
         """
         held_out = self.dataset.held_out(self.rows)
         try:
-            return held_out_loss(self.problem, module, self.batched(held_out, BATCH_ROWS))
+            return held_out_loss(self.problem, module, self.batched(held_out, BATCH_ROWS), self._device)
         except ProblemError as error:
             self._warn(f"the held-out loss was not measured: {error}")
             return math.nan
