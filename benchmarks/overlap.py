@@ -34,7 +34,7 @@ from barnraise.data.batches import Batch
 from barnraise.models.vectors import Leaves
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
-from barnraise.worker.offsets import Merging
+from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.pools import Pools
 
 STEP = 0.02
@@ -158,10 +158,12 @@ def parts(size: int, stream: Stream) -> dict[str, float]:
     return {name: min(cpu(work) for _ in range(3)) / size * 1e9 for name, work in found.items()}
 
 
-def merged(replica: Tensor, start: Tensor, here: Tensor, unmerged: compression.base.Encoded) -> None:
+def merged(replica: Tensor, start: Tensor, here: Tensor, update: compression.base.Encoded) -> None:
     """Prepare an offset, as a worker with one unmerged update that keeps its residual."""
-    reader = compression.create(UP).open(unmerged, len(here))
-    Merging(replica, start, [((0, len(here)), reader)], SHARE, start, 1.0, 0.5).overwrite(here, Crew())
+    reader = compression.create(UP).open(update, len(here))
+    unmerged = [((0, len(here)), reader)]
+    way = VersionOffset(there=replica, start=start, unmerged=unmerged, share=SHARE, residual=start, keep=1.0, rest=0.5)
+    way.overwrite(here, Crew())
 
 
 def cpu(work: Callable[[], object]) -> float:

@@ -15,7 +15,7 @@ from barnraise.compression.base import Array
 from barnraise.compression.chunks import choose
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import Crew
-from barnraise.worker.offsets import Merging
+from barnraise.worker.offsets import VersionOffset
 
 SIZE = 100_003
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -81,7 +81,16 @@ def test_offsets_are_the_same_with_compiled_loops(keep: float, monkeypatch: pyte
     for worth in (0, SIZE + 1):
         monkeypatch.setattr(fast, "WORTH", worth)
         offset = here.clone()
-        Merging(there, start, unmerged, 0.3, residual if keep else None, keep, 0.6).overwrite(offset, Crew(2))
+        way = VersionOffset(
+            there=there,
+            start=start,
+            unmerged=unmerged,
+            share=0.3,
+            residual=residual if keep else None,
+            keep=keep,
+            rest=0.6,
+        )
+        way.overwrite(offset, Crew(2))
         found.append(offset)
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)  # torch contracts a product and a sum
 

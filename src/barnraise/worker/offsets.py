@@ -16,7 +16,7 @@ from barnraise.worker.update_path import Opened
 
 
 @dataclass(frozen=True)
-class Merging:
+class VersionOffset:
     """A version `there`, the `start` of the running task, and a worker's work that the version lacks.
 
     `share`: of the steps since `start` and of the `unmerged` updates, `keep`: of the `residual`. All vectors are

@@ -27,7 +27,7 @@ from barnraise.core.types import Train
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, host_vector
 from barnraise.wire.messages import Downlink
-from barnraise.worker.offsets import Merging
+from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.replica import Replica
 from barnraise.worker.task_sessions import Ends, TaskSession
 from barnraise.worker.update_path import SentUpdate, UpdatePath
@@ -180,10 +180,15 @@ class StatefulSession(TaskSession):
                     published.reuse(movement)
                     movement = None
             self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
-            unmerged = [payload.opened(len(here)) for payload in self.unmerged.values()]
             residual, keep = self.path.kept
-            rest = 1.0 - self._downlink.merge_lerp
-            Merging(published.parameters, start, unmerged, published.share, residual, keep, rest).overwrite(
-                here, self._crew
+            way = VersionOffset(
+                there=published.parameters,
+                start=start,
+                unmerged=[payload.opened(len(here)) for payload in self.unmerged.values()],
+                share=published.share,
+                residual=residual,
+                keep=keep,
+                rest=1.0 - self._downlink.merge_lerp,
             )
+            way.overwrite(here, self._crew)
         return Offset(here, movement, steps)
