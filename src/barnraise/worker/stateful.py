@@ -15,6 +15,7 @@ encoded. So an offset is in no update, and each step is in exactly one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from barnraise.wire.messages import Downlink
 from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.replica import Replica
 from barnraise.worker.task_sessions import Ends, TaskSession
-from barnraise.worker.update_path import SentUpdate, UpdatePath
+from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
 
 
 class Offset(NamedTuple):
@@ -158,12 +159,16 @@ class StatefulSession(TaskSession):
 
         def record() -> None:
             added.wait()
-            here, moved = start.numpy(), offset.vector.numpy()
-            self._crew.each(lambda span: np.add(here[span], moved[span], out=here[span]), spans(len(start)))
+            self._record(start, offset.vector)
             self._free.append(offset.vector)
 
         self._recorded.result()  # raises the exception of the one before, if there was one
         self._recorded = self._queue.submit(record)
+
+    def _record(self, start: Tensor, moved: Tensor) -> None:
+        """Compute start += moved."""
+        here, by = start.numpy(), moved.numpy()
+        self._crew.each(lambda span: np.add(here[span], by[span], out=here[span]), spans(len(start)))
 
     def _offset(self, start: Tensor, here: Tensor, copied: Transfer, task: Train) -> Offset:
         """Return the movement from `here` (overwritten), where the task led that began at `start`, to the version."""
@@ -180,15 +185,19 @@ class StatefulSession(TaskSession):
                     published.reuse(movement)
                     movement = None
             self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
-            residual, keep = self.path.kept
-            way = VersionOffset(
-                there=published.parameters,
-                start=start,
-                unmerged=[payload.opened(len(here)) for payload in self.unmerged.values()],
-                share=published.share,
-                residual=residual,
-                keep=keep,
-                rest=1.0 - self._downlink.merge_lerp,
-            )
-            way.overwrite(here, self._crew)
+            self._merge(start, here, [payload.opened(len(here)) for payload in self.unmerged.values()])
         return Offset(here, movement, steps)
+
+    def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
+        """Overwrite `here` with the offset, by all threads."""
+        residual, keep = self.path.kept
+        way = VersionOffset(
+            there=self.published.parameters,
+            start=start,
+            unmerged=unmerged,
+            share=self.published.share,
+            residual=residual,
+            keep=keep,
+            rest=1.0 - self._downlink.merge_lerp,
+        )
+        way.overwrite(here, self._crew)
