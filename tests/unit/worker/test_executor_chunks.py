@@ -44,6 +44,7 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
     )
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(layout=Layout.of([("w", (SIZE,))])),
+        exchanges_on_device=False,
         device=torch.device("cpu"),
     )
     return WorkerExecutor(trainer, cast("Any", None), settings)
