@@ -51,7 +51,7 @@ class Scale:
     batch: int
     steps: int  # a turn
     turns: int
-    exchange_steps: int  # of a task with an exchange
+    exchange_steps: int  # steps of a task with an exchange
 
 
 README = Path(__file__).parents[1] / "README.md"
@@ -73,7 +73,7 @@ class Bench:
     scale: Scale
     clock: Clock
     failed: list[str] = field(default_factory=list)
-    rows: list[tuple[str, ...]] = field(default_factory=list)  # of the table at the end
+    rows: list[tuple[str, ...]] = field(default_factory=list)  # the table at the end
 
     @property
     def cuda(self) -> bool:
