@@ -122,6 +122,28 @@ STATELESS = {
 }  # fmt: skip
 
 
+def offloading(trainer: LocalTrainer, *given: Any) -> WorkerExecutor:
+    trainer.offload()
+    return WorkerExecutor(trainer, *given)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        pytest.param({"inner_optimizer": "adamw", "learning_rate": 0.01}, id="stateful", marks=pytest.mark.campaign),
+        pytest.param(STATELESS, id="stateless"),
+    ],
+)
+def test_audits_of_offloaded_optimizers_are_as_those_of_others(
+    told: Told, tmp_path: Path, training: dict[str, Any]
+) -> None:
+    """A worker whose optimizer is offloaded audits others, and is audited by them."""
+    plain, mixed = play(tmp_path, **training), play(tmp_path, {"bob": offloading}, **training)
+    assert told
+    assert mixed.ledger_hash == plain.ledger_hash
+    assert convicted == []
+
+
 ROUTES = product(("none", "int4"), ("none", "int8"), (False, True))
 
 

@@ -68,7 +68,8 @@ def check(
     if json:
         from barnraise.plan.curve import link_ratio
 
-        found = link_ratio(plan, estimate.sizes.parameters, estimate.sizes.trained)
+        share = estimate.sizes.trained / estimate.sizes.parameters
+        found = link_ratio(plan.run_file, plan.purpose, exchanged=share)
         cost = estimate.as_dict() | {"link": found and found.as_dict()}
         console.emit_json({"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost})
         return
@@ -173,6 +174,7 @@ def _example(plan: Plan) -> Iterator[tuple[str, str]]:
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
     from barnraise.plan.curve import link_ratio
+    from barnraise.plan.resolve import BATCH_SIZE
 
     model = plan.run_file.model
     sizes = cost.sizes
@@ -199,13 +201,20 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     yield "transfer", f"up {bytes_text(cost.bytes_up)}, down {down}, a snapshot is {snapshot}"
     memory = bytes_text(cost.worker_memory_bytes), bytes_text(cost.controller_memory_bytes)
     yield "memory", f"{memory[0]} each worker, {memory[1]} the controller"
+    if plan.run_file.training.offload_optimizer or any(worker.device != "cpu" for worker in plan.run_file.workers):
+        card = cost.accelerated
+        own, main = bytes_text(card.accelerator_memory_bytes), bytes_text(card.accelerator_host_bytes)
+        yield "accelerator", f"{own} of its memory with one row at a time, and {main} of the machine's"
     yield (
         "disk",
         f"at most about {bytes_text(cost.disk_bytes)}: dataset, ledger, contributions between checkpoints, model",
     )
     if cost.seconds is not None:
         yield "time", f"about {duration_text(cost.seconds)} on this machine, right to a factor of 3"
-    if found := link_ratio(plan, sizes.parameters, sizes.trained):
+    if why := plan.reasons.get(BATCH_SIZE):
+        rows = plan.run_file.training.step_rows
+        yield "batch size", f"{count_text(rows, 'row')} a step (auto: {why})"
+    if found := link_ratio(plan.run_file, plan.purpose, exchanged=sizes.trained / sizes.parameters):
         yield "link", str(found)
     for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:
         nodes = cost.buffer_size or plan.aggregation.least(living)

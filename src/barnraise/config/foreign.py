@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HF, TRL, AXOLOTL, FLOWER, DILOCO = "HF Trainer", "TRL", "Axolotl", "Flower", "DiLoCo"
-FACTORY = "LLaMA-Factory"
-TRAINERS = (HF, TRL, AXOLOTL, FACTORY, FLOWER, DILOCO)
+FACTORY, ACCELERATE, DEEPSPEED = "LLaMA-Factory", "Accelerate", "DeepSpeed"
+TRAINERS = (HF, TRL, AXOLOTL, FACTORY, ACCELERATE, DEEPSPEED, FLOWER, DILOCO)
 
 
 class Foreign(NamedTuple):
@@ -40,6 +40,11 @@ FOREIGN: tuple[Foreign, ...] = (
         HF,
         note="multiply training.batch_size by it; a node splits a batch to fit its memory by itself",
     ),
+    Foreign(
+        "auto_find_batch_size",
+        HF,
+        note="a node splits a batch to fit its memory by itself; training.batch_size: auto chooses it by links",
+    ),
     Foreign("per_device_eval_batch_size", HF, note="evaluation.rows says how many rows are read"),
     Foreign("lr", HF, "training.learning_rate"),
     Foreign("num_train_epochs", HF, "training.tokens", _TOKENS),
@@ -48,7 +53,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("warmup_steps", HF, "training.warmup_tokens", "counted in tokens of the whole fleet"),
     Foreign("warmup_ratio", HF, "training.warmup_tokens", "the share times training.tokens"),
     Foreign("max_grad_norm", HF, "training.gradient_clip"),
-    Foreign("optim", HF, "training.inner_optimizer", "adamw_8bit for adamw_8bit and paged ones"),
+    Foreign("optim", HF, "training.inner_optimizer", "adamw_8bit; for paged ones training.offload_optimizer too"),
     Foreign("adam_beta1", HF, "training.betas", "both in one list, as [0.9, 0.95]"),
     Foreign("adam_beta2", HF, "training.betas", "both in one list, as [0.9, 0.95]"),
     Foreign("adam_epsilon", HF, note="it is 1e-8"),
@@ -76,7 +81,12 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("use_cpu", HF, "workers[].device", "cpu, cuda, cuda:N, mps or xpu"),
     Foreign("device_map", HF, "workers[].device", _SHARED),
     Foreign("fsdp", HF, note=_SHARED),
-    Foreign("deepspeed", HF, note=_SHARED),
+    Foreign("deepspeed", HF, note=f"{_SHARED}; training.offload_optimizer is ZeRO-Offload"),
+    Foreign("offload_optimizer_device", ACCELERATE, "training.offload_optimizer", "true for cpu"),
+    Foreign("offload_param_device", ACCELERATE, note="parameters stay on the device; training.adapter has small bases"),
+    Foreign("fsdp_offload_params", ACCELERATE, "training.offload_optimizer", "parameters stay on the device"),
+    Foreign("cpu_offload", ACCELERATE, "training.offload_optimizer", "parameters stay on the device"),
+    Foreign("zero_optimization", DEEPSPEED, "training.offload_optimizer", "true for offload_optimizer: {device: cpu}"),
     Foreign("label_smoothing_factor", HF, note="the loss is plain cross-entropy"),
     Foreign("model_name_or_path", TRL, "model.path", "a local folder; nothing is downloaded"),
     Foreign("tokenizer_name_or_path", TRL, "data.tokenizer", "a local folder or file; nothing is downloaded"),

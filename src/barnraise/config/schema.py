@@ -25,6 +25,7 @@ from barnraise.config.section import Section
 from barnraise.config.trial_sections import FaultSection, NetworkSection, WorkerSection
 from barnraise.config.values import (
     MAX_COUNT,
+    USUAL_BATCH,
     Architecture,
     Count,
     Decay,
@@ -148,7 +149,11 @@ class TrainingSection(Section):
     tokens: Count = Field(
         default=2_000_000, ge=1, le=MAX_COUNT, description="Token positions to train on before the run ends."
     )
-    batch_size: int = Field(default=8, ge=1, le=1 << 20, description="Rows a local step.")
+    batch_size: Annotated[int, Field(ge=1, le=1 << 20)] | Literal["auto"] = Field(
+        default=USUAL_BATCH,
+        description="Rows a local step; auto takes more where a worker's link is slow for its speed, so that it has "
+        "enough to compute between two exchanges.",
+    )
     local_steps: int = Field(default=20, ge=1, le=100_000, description="Inner optimizer steps a task (H).")
     tasks: Literal["stateful", "stateless"] = Field(
         default="stateful",
@@ -215,6 +220,11 @@ class TrainingSection(Section):
         description="Compile the model where the worker's machine can (auto). Kernels of different machines round "
         "differently, which counts where work is repeated on other machines.",
     )
+    offload_optimizer: bool = Field(
+        default=False,
+        description="Keep an accelerator's moments and master weights in main memory, and take the optimizer's "
+        "steps there: with AdamW 8 bytes a parameter of the device's memory instead of 16. CPUs do so anyway.",
+    )
     stop_early: StopEarlySection | None = Field(
         default=None,
         description="End the run once the held-out loss no longer falls (evaluation.times sets how often).",
@@ -226,6 +236,11 @@ class TrainingSection(Section):
     train: PartSection | None = Field(
         default=None, description="Train some layers of the model, and send them alone; the others stay as they are."
     )
+
+    @property
+    def step_rows(self) -> int:
+        """Return the rows of a local step: `batch_size`, or the usual number before a plan has chosen one."""
+        return USUAL_BATCH if self.batch_size == "auto" else self.batch_size
 
 
 class RunFile(Section):

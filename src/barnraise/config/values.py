@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from barnraise.core.registry import SHARE_LIMIT
 
+USUAL_BATCH = 8
+"""Rows of a local step where a run file gives none."""
+
 MAX_COUNT = 2**53
 """Largest count of tokens or bytes: what JSON and the wire carry exactly."""
 

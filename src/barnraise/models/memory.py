@@ -138,6 +138,24 @@ def worker(
     )
 
 
+def beside_device(exchange: Exchange, *, inner_states: float = 2, offload: bool = False) -> int:
+    """Return the bytes of a worker's vectors in main memory, where the model is on an accelerator.
+
+    With `offload` master weights, a gradient and the optimizer's state are here, too.
+    """
+    own = (2 + inner_states) * exchange.trained if offload else 0
+    return math.ceil(FLOAT * (own + HOST_VECTORS * exchange.exchanged))
+
+
+def on_device(
+    resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2, recompute: bool = False
+) -> int:
+    """Return the bytes that a worker needs on an accelerator, with one row at a time; `inner_states` 0: offloaded."""
+    values = (1 + inner_states) * exchange.trained
+    activations = (recomputed_bytes if recompute else activation_bytes)(resolved, batch_size=1, context=context)
+    return model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved) + activations
+
+
 def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2) -> Memory:
     """Estimate the memory of a worker that measures the loss of one row.
 

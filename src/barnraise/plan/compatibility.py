@@ -255,8 +255,21 @@ def _unused(case: Case) -> Found:
     if training.momentum and "momentum" not in case.inner.options:
         takers = either(name for name, entry in INNER.entries.items() if "momentum" in entry.known_options)
         yield ("training", "momentum"), f"counts only with {takers}, but inner_optimizer is {case.inner.name}"
+    devices = {worker.device for worker in case.run_file.workers}
+    if training.offload_optimizer and case.purpose.local and devices == {"cpu"}:
+        yield ("training", "offload_optimizer"), "counts only for accelerators, but all workers have the device cpu"
     if case.aggregation.buffer_size != "auto" and not case.controller.use_async_training:
         yield ("aggregation", "buffer_size"), "counts only in asynchronous mode; a round waits for all live nodes"
+
+
+@_row(
+    "an offloaded optimizer whose steps need the device",
+    suggest.on_device_reasons(),
+    f"choose {suggest.offloadable_inners()}, or leave training.offload_optimizer out",
+)
+def _offloaded(case: Case) -> Found:
+    if case.training.offload_optimizer and (why := INNER.entry(case.inner.name).declares.on_device):
+        yield ("training", "offload_optimizer"), f"is true, but inner_optimizer is {case.inner.name}: {why}"
 
 
 @_row(
@@ -296,7 +309,7 @@ def _durable_alone(case: Case) -> Found:
 def task_tokens(run_file: RunFile) -> int:
     """Return the token positions in a usual task: one with rows of mean length."""
     training = run_file.training
-    return training.local_steps * training.batch_size * mean_row(run_file)
+    return training.local_steps * training.step_rows * mean_row(run_file)
 
 
 def _rule_options(case: Case) -> AbstractSet[str]:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from barnraise.config.schema import RunFile
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.plan.dataset import mean_row
 from barnraise.plan.links import live_link
 from barnraise.plan.purpose import Purpose
-from barnraise.plan.resolve import Plan
 from barnraise.plan.speed import cpu_flops
 
 ASSUMED_BYTES = 1.25e6
@@ -102,16 +102,23 @@ def along(curve: Sequence[tuple[float, float]], ratio: float) -> float | None:
     return None
 
 
-def link_ratio(plan: Plan, parameters: int, exchanged: int) -> LinkRatio | None:
+def link_ratio(
+    run_file: RunFile,
+    purpose: Purpose,
+    *,
+    exchanged: float = 1.0,
+    step_tokens: int | None = None,
+    device_flops: float | None = None,
+) -> LinkRatio | None:
     """Return the ratio of the worker whose link is the slowest for it; None where no machine's speed is known.
 
-    `parameters` are the model's, `exchanged` those that travel. Measures this machine's speed where it counts.
+    `exchanged` is the share of the parameters that travels. `step_tokens` are the run file's if None;
+    `device_flops` counts for accelerators of unknown speed. Measures this machine's speed where it counts.
     """
-    run_file = plan.run_file
     workers: list[WorkerSection | None] = [*run_file.workers] or [None]
-    tokens = run_file.training.batch_size * mean_row(run_file)
-    part = exchanged / parameters * (1.0 if exchanged == parameters else 1.5)  # frozen: 4 operations, not 6
-    here, found = _here(plan), list[LinkRatio]()
+    tokens = step_tokens or run_file.training.step_rows * mean_row(run_file)
+    part = exchanged * (1.0 if exchanged == 1.0 else 1.5)  # frozen: 4 operations, not 6
+    here, found = _here(run_file, purpose) or device_flops, list[LinkRatio]()
     for index, worker in enumerate(workers):
         flops = (worker and worker.flops_per_second) or here
         if flops is None:
@@ -122,9 +129,9 @@ def link_ratio(plan: Plan, parameters: int, exchanged: int) -> LinkRatio | None:
     return max(found, key=lambda one: one.ratio)
 
 
-def _here(plan: Plan) -> float | None:
+def _here(run_file: RunFile, purpose: Purpose) -> float | None:
     """Return the FLOP/s of a CPU worker on this machine; None for other devices and in simulations."""
-    workers = plan.run_file.workers
-    if plan.purpose is Purpose.SIMULATE or any(worker.device != "cpu" for worker in workers):
+    workers = run_file.workers
+    if purpose is Purpose.SIMULATE or any(worker.device != "cpu" for worker in workers):
         return None
     return cpu_flops(workers) / max(1, len(workers))

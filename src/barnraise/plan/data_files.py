@@ -150,13 +150,13 @@ def dataset_bytes(run_file: RunFile) -> int:
 def few_rows(run_file: RunFile) -> Iterator[Problem]:
     """Yield a warning when a task would pass over all rows too often."""
     training = run_file.training
-    wanted = training.local_steps * training.batch_size
+    wanted = training.local_steps * training.step_rows
     rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)
     most = MOST_ROW_RANGES * rows
     if 0 < most < wanted:
         text = (
             f"is {training.local_steps}, but the data has about {rows} rows, and a task goes around them at most "
-            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.batch_size)} steps; "
+            f"{MOST_ROW_RANGES} times: it will be of about {max(1, most // training.step_rows)} steps; "
             "give more data, or lower local_steps or batch_size"
         )
         yield Problem(("training", "local_steps"), text)

@@ -18,6 +18,7 @@ from barnraise.config.trial_sections import WorkerSection
 from barnraise.ledger.segments import SEGMENT_BYTES
 from barnraise.models import config, memory
 from barnraise.models.exchange.catalog import FULL
+from barnraise.models.exchange.record import Exchange
 from barnraise.models.weights import files_in
 from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
@@ -59,6 +60,17 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Accelerated:
+    """The bytes that a worker needs of an accelerator's memory with one row at a time, and of main memory.
+
+    An optimizer that is offloaded counts in main memory.
+    """
+
+    accelerator_memory_bytes: int
+    accelerator_host_bytes: int
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Bytes, counts and seconds of a whole run.
 
@@ -66,6 +78,7 @@ class Estimate:
     """
 
     sizes: Sizes
+    accelerated: Accelerated
     contributions: int
     buffer_size: int | None
     versions: int | None
@@ -80,8 +93,8 @@ class Estimate:
     def as_dict(self) -> dict[str, Any]:
         """Return all figures in one mapping, as `check --json` prints them."""
         found = asdict(self)
-        del found["sizes"]
-        return asdict(self.sizes) | found
+        del found["sizes"], found["accelerated"]
+        return asdict(self.sizes) | found | asdict(self.accelerated)
 
 
 def estimate(plan: Plan) -> Estimate:
@@ -100,9 +113,10 @@ def estimate(plan: Plan) -> Estimate:
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
-    batch = {"batch_size": training.batch_size, "context": longest_row(run_file)}
+    batch = {"batch_size": training.step_rows, "context": longest_row(run_file)}
     return Estimate(
         sizes=Sizes(model_size, exchange.trained, base, snapshot, contribution, version),
+        accelerated=_accelerated(plan, resolved, exchange, inner_states),
         contributions=contributions,
         buffer_size=nodes,
         versions=versions,
@@ -129,6 +143,21 @@ def estimate(plan: Plan) -> Estimate:
         + len(workers) * math.ceil(inner_states * memory.FLOAT * exchange.trained),
         disk_growth_bytes=growth,
         seconds=_seconds(model_size * (4 if base else 6) * training.tokens, workers),  # frozen: no gradients of weights
+    )
+
+
+def _accelerated(plan: Plan, resolved: dict[str, Any], exchange: Exchange, states: float) -> Accelerated:
+    training = plan.run_file.training
+    offload = training.offload_optimizer
+    return Accelerated(
+        memory.on_device(
+            resolved,
+            exchange,
+            context=longest_row(plan.run_file),
+            inner_states=0 if offload else states,
+            recompute=training.checkpoint_activations,
+        ),
+        memory.beside_device(exchange, inner_states=states, offload=offload) + memory.PROCESS_BYTES,
     )
 
 

@@ -164,12 +164,13 @@ def _devices(run_file: RunFile) -> Iterator[Problem]:
 
 
 def _memory(plan: Plan, result: Estimate) -> Iterator[Problem]:
-    workers = [worker for worker in plan.run_file.workers if worker.device == "cpu"] if plan.purpose.local else []
-    own = result.worker_memory_bytes - memory.PROCESS_BYTES + memory.FORKED_BYTES
-    forkserver = memory.PROCESS_BYTES if workers else 0
-    needed = result.controller_memory_bytes + forkserver + len(workers) * own
-    number = len(workers)
-    who = f"the controller and {number} local worker{'s' * (number > 1)}" if workers else "the controller itself would"
+    devices = [worker.device for worker in plan.run_file.workers] if plan.purpose.local else []
+    number, accelerated = len(devices), sum(device != "cpu" for device in devices)
+    forked = memory.FORKED_BYTES - memory.PROCESS_BYTES
+    needed = result.controller_memory_bytes + (memory.PROCESS_BYTES if devices else 0)
+    needed += (number - accelerated) * (result.worker_memory_bytes + forked)
+    needed += accelerated * (result.accelerated.accelerator_host_bytes + forked)
+    who = f"the controller and {number} local worker{'s' * (number > 1)}" if devices else "the controller itself would"
     try:
         memory.require(needed, memory.available_bytes(), who)
     except InputError as error:

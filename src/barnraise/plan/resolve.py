@@ -6,7 +6,7 @@ Reads catalogs only, so it answers in milliseconds; this machine is not examined
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from barnraise.compression.catalog import CATALOG as CODECS
@@ -19,6 +19,7 @@ from barnraise.config.schema import RunFile
 from barnraise.models.exchange.record import Exchange
 from barnraise.plan.attacks import attack_problems
 from barnraise.plan.automatic import automatic_problems, settled
+from barnraise.plan.batch_size import settled_batch
 from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
@@ -32,14 +33,17 @@ from barnraise.training.catalog import INNER
 from barnraise.training.schedule import Schedule
 from barnraise.wire.manifest import ExchangeName
 
+RULE, BATCH_SIZE = "aggregation.rule", "training.batch_size"
+"""Keys that a run file may leave open."""
+
 
 @dataclass(frozen=True)
 class Plan:
     """A run that can work: its file, its policies with all their options, and warnings.
 
     `compression` is the codec of contributions, `downlink` that of published versions; `staleness` has a bound of 0 in
-    synchronous mode; `inner` holds the options sent to workers; `schedule` multiplies the learning rate; `why_rule` is
-    the reason for the aggregation rule where the file left that open.
+    synchronous mode; `inner` holds the options sent to workers; `schedule` multiplies the learning rate; `reasons` says
+    why a choice was made, by the key that the file left open.
     """
 
     run_file: RunFile
@@ -53,7 +57,7 @@ class Plan:
     schedule: Schedule
     scheduler: Choice
     warnings: tuple[Problem, ...]
-    why_rule: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def asynchronous(self) -> bool:
@@ -62,7 +66,8 @@ class Plan:
     @property
     def rule_text(self) -> str:
         """Return the aggregation rule, and the reason for it."""
-        return f"{self.aggregation}{f' ({AUTO}, since {self.why_rule})' if self.why_rule else ''}"
+        why = self.reasons.get(RULE)
+        return f"{self.aggregation}{f' ({AUTO}, since {why})' if why else ''}"
 
     @property
     def overlap(self) -> bool:
@@ -173,12 +178,14 @@ def examine(
     run_file, why_rule = settled(run_file, purpose)
     problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     problems += attack_problems(run_file)
+    run_file, why_batch = (run_file, "") if problems else settled_batch(run_file, purpose)
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))
     problems += errors
     if problems:
         return None, problems
-    return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings), why_rule=why_rule), []
+    reasons = {key: why for key, why in ((RULE, why_rule), (BATCH_SIZE, why_batch)) if why}
+    return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings), reasons=reasons), []
 
 
 RUNGS = 5

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from functools import cache
 
 from barnraise.config.trial_sections import WorkerSection
 
@@ -20,8 +21,9 @@ def cpu_flops(workers: Sequence[WorkerSection]) -> float:
     return EFFICIENCY * _operations_per_second() * min(len(os.sched_getaffinity(0)), threads)
 
 
+@cache
 def _operations_per_second(size: int = 64, repeats: int = 200) -> float:
-    """Measure the operations a second of a float32 matrix product on one core; the best of a few.
+    """Measure the operations a second of a float32 matrix product on one core, once; the best of a few.
 
     It is small enough that no library splits it.
     """

@@ -9,7 +9,7 @@ from barnraise.aggregation.catalog import CATALOG as RULES
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.core.registry import Catalog, Entry
 from barnraise.plan.table import either
-from barnraise.training.catalog import ASYNCHRONOUS, SYNCHRONOUS
+from barnraise.training.catalog import ASYNCHRONOUS, INNER, SYNCHRONOUS
 from barnraise.training.catalog import CATALOG as OUTER
 
 
@@ -69,6 +69,17 @@ def outer_reasons() -> str:
     """Describe why some suit one mode alone."""
     found = [entry for entry in OUTER.entries.values() if entry.declares.reason]
     return "; ".join(f"{entry.name}: {entry.declares.reason}" for entry in found)
+
+
+def offloadable_inners() -> str:
+    """Describe the inner optimizers that step in main memory beside a device."""
+    return either(_named(INNER, lambda traits: not traits.on_device))
+
+
+def on_device_reasons() -> str:
+    """Describe why the others need their device."""
+    found = [entry for entry in INNER.entries.values() if entry.declares.on_device]
+    return "; ".join(f"{entry.name}: {entry.declares.on_device}" for entry in found)
 
 
 def _ends() -> list[Entry]:

@@ -38,13 +38,15 @@ class InnerTraits:
     `moments`: the float32 values that it keeps for each parameter of a layout; `adaptive`: its steps have the length of
     the rate for any gradient; `seconds`: it keeps second moments, which stateless tasks publish. `reach`: from its
     options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm of one step at a
-    learning rate of 1. None: there is no bound.
+    learning rate of 1. None: there is no bound. `on_device`: why its steps cannot be taken in main memory beside a
+    device; empty when they can.
     """
 
     moments: Callable[[Layout], float]
     adaptive: bool = False
     seconds: bool = False
     reach: Callable[[Mapping[str, float], float | None, int], float] | None = None
+    on_device: str = ""
 
 
 def _rate(default: float) -> Option:
@@ -153,7 +155,11 @@ INNER = Catalog(
             "Muon for matrices in numbered layers, at the rate of AdamW, which takes the steps of all others",
             options=(_decay("momentum", 0.95, "Decay of the matrices' momentum."), *_betas(0.9, 0.95), _WEIGHT_DECAY),
             declares=InnerTraits(
-                lambda layout: 2.0 - hidden_share(layout), adaptive=True, seconds=True, reach=reach.adamw
+                lambda layout: 2.0 - hidden_share(layout),
+                adaptive=True,
+                seconds=True,
+                reach=reach.adamw,
+                on_device="a CPU takes seconds for the products of its matrices",
             ),
         ),
         Entry(

@@ -23,10 +23,11 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
-from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
+from barnraise.training.device import has_room, usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
+from barnraise.training.offload import MainMemory
 from barnraise.training.problem import Problem, Tensors, careful, is_own
-from barnraise.training.transfers import DONE, OnStream, Transfer, copy_out
+from barnraise.training.transfers import DONE, Transfer, copy_out, so_far
 
 CPU = torch.device("cpu")
 
@@ -56,16 +57,21 @@ class LocalTrainer:
         tokens_at_once: int | None = None,
         problem: Problem | None = None,
         compiled: bool = False,
+        offload: bool = False,
     ) -> None:
         self.problem = problem or CausalLM()
         self.device, self.module = torch.device(device), module.to(device).train()
         self.flat = FlatParameters(self.module)
         self._inner = optimizer, dict(options), decays
+        self.offloaded: MainMemory | None = None
         self.optimizer = self._new_optimizer()
+        if offload and self.device.type != "cpu":  # a CPU's moments are in main memory already
+            self.offload()
         self.gradient_clip, self.proximal = gradient_clip, proximal
         self.precision = usable_precision(precision, self.device)
         use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
+        self.exchanges_on_device = not offload and has_room(self.device, len(self.flat.vector))
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
@@ -82,10 +88,17 @@ class LocalTrainer:
         other.skipped, other._anchor, other._ramp, other._climbed = 0, None, 1, 0
         return other
 
+    def offload(self) -> None:
+        """Let the optimizer step in main memory from here on, without state of earlier steps."""
+        self.offloaded = MainMemory(self.flat)
+        self.optimizer = self._new_optimizer()
+
     def load(self, parameters: Tensor) -> None:
         """Load `parameters` (float32 [d]) as the start."""
         self.hold()
         self.flat.vector.copy_(parameters)
+        if self.offloaded:
+            self.offloaded.load(parameters)
         self.flat.loads += 1
         self.anchor()
 
@@ -97,7 +110,7 @@ class LocalTrainer:
     def copy_out(self, into: Tensor, pool: Executor | None = None) -> Transfer:
         """Copy the parameters `into` main memory, while the next gradient is computed: by the device, or by `pool`."""
         self.hold()
-        self._reading = copy_out(self.flat.vector, into, pool)
+        self._reading = copy_out((self.offloaded or self.flat).vector, into, pool)
         return self._reading
 
     def hold(self) -> None:
@@ -111,11 +124,13 @@ class LocalTrainer:
         `offset` is needed until the returned transfer is done.
         """
         self.hold()
+        if self.offloaded:
+            self.offloaded.shift(offset)
         offset = offset.to(self.device, non_blocking=True)
         self.flat.vector.add_(offset)
         if self._anchor is not None:
             self._anchor.add_(offset)
-        return OnStream(torch.cuda.current_stream()) if offset.is_cuda else DONE
+        return so_far(self.device)
 
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
         """Give `share` of the momentum to the `movement` (float32 [d]) of `steps` steps of all workers, at `rate`.
@@ -123,15 +138,16 @@ class LocalTrainer:
         See `InnerOptimizer.follow`. Nothing happens before the first step.
         """
         if rate > 0.0:
-            self.optimizer.follow(movement.to(self.device) / (-steps * rate), share)
+            self.optimizer.follow(movement.to(self.optimizer.vector.device) / (-steps * rate), share)
 
     def expect(self, direction: Tensor | None, second: Tensor | None, steps: float) -> None:
         """Begin as if `steps` steps into `direction` had led to these second moments, float32 [d].
 
         See `InnerOptimizer.expect`.
         """
-        there = None if direction is None else direction.to(self.device)
-        self.optimizer.expect(there, None if second is None else second.to(self.device), steps)
+        device = self.optimizer.vector.device
+        there = None if direction is None else direction.to(device)
+        self.optimizer.expect(there, None if second is None else second.to(device), steps)
 
     def second_moments(self) -> Tensor | None:
         """Return the expected second moments, float32 [d]; None before a step, or if the optimizer keeps none."""
@@ -172,7 +188,11 @@ class LocalTrainer:
         if self.gradient_clip is not None:
             self.flat.gradient.mul_((self.gradient_clip / (norm + 1e-6)).clamp_(max=1.0))
         self.hold()
-        self.optimizer.step(self.ramped(learning_rate))
+        rate = self.ramped(learning_rate)
+        if self.offloaded:
+            self.offloaded.step(self.optimizer, rate)
+        else:
+            self.optimizer.step(rate)
         self._climbed += 1
 
     @property
@@ -304,7 +324,7 @@ class LocalTrainer:
     def _new_optimizer(self) -> InnerOptimizer:
         name, options, decays = self._inner
         optimizer = inner.create(name, options)
-        optimizer.bind(self.flat, decays)
+        optimizer.bind(self.offloaded or self.flat, decays)
         return optimizer
 
     def _autocast(self) -> AbstractContextManager[Any]:

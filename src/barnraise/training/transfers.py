@@ -43,16 +43,21 @@ class OnStream(Transfer):
     """A copy, or another piece of work, on a stream of a CUDA device up to now."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
-        self._done = stream.record_event()
+        self._device, self._done = stream.device, stream.record_event()
 
     def hold(self) -> None:
-        torch.cuda.current_stream().wait_event(self._done)
+        torch.cuda.current_stream(self._device).wait_event(self._done)
 
     def wait(self) -> None:
         self._done.synchronize()
 
 
 DONE = Transfer()
+
+
+def so_far(device: torch.device) -> Transfer:
+    """Return the work that a CUDA device was given up to now; other devices have done theirs."""
+    return OnStream(torch.cuda.current_stream(device)) if device.type == "cuda" else DONE
 
 
 def host_vector(size: int, device: torch.device) -> Tensor:
@@ -64,7 +69,7 @@ def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
     """Copy `source`, float32 [d] on any device, `into` main memory: by the device, by `pool`, or at once."""
     if source.is_cuda:
         stream = _stream(source.device)
-        stream.wait_stream(torch.cuda.current_stream())
+        stream.wait_stream(torch.cuda.current_stream(source.device))
         with torch.cuda.stream(stream):
             into.copy_(source, non_blocking=True)
         return OnStream(stream)
@@ -72,6 +77,18 @@ def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
         return _OnThread(pool.submit(_copy, source, into))
     into.copy_(source)
     return DONE
+
+
+def copy_in(source: Tensor, into: Tensor) -> None:
+    """Copy `source`, in main memory, `into` a tensor on any device, beside its work; return when it is done."""
+    if not into.is_cuda:
+        into.copy_(source)
+        return
+    stream = _stream(into.device)
+    stream.wait_stream(torch.cuda.current_stream(into.device))  # which may still use the tensor
+    with torch.cuda.stream(stream):
+        into.copy_(source, non_blocking=True)
+    OnStream(stream).wait()
 
 
 def _copy(source: Tensor, into: Tensor) -> None:

@@ -102,7 +102,7 @@ class WorkCheck(Check):
         """Return the task as far as steps were taken."""
         root, done = place
         run_file = self.subject.plan.run_file
-        batches = Batches(assigned.rows, run_file.training.batch_size, run_file.run.seed + root, done)
+        batches = Batches(assigned.rows, run_file.training.step_rows, run_file.run.seed + root, done)
         return msgspec.structs.replace(task_of(assigned, batches), local_steps=told.batches)
 
     def _without_transcript(self, row: LedgerRow, judged: Judged) -> None:

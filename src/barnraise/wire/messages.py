@@ -46,7 +46,7 @@ from barnraise.core.types import (
     Text,
 )
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -189,6 +189,7 @@ class Inner(msgspec.Struct, frozen=True):
     decays: Name = "all"  # parameters that weight decay applies to
     checkpoint_activations: bool = False
     compile: Name = "never"  # whether workers compile the model
+    offload_optimizer: bool = False  # to main memory, from that of an accelerator
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

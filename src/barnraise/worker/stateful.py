@@ -159,12 +159,16 @@ class StatefulSession(TaskSession):
 
         def record() -> None:
             added.wait()
-            here, moved = start.numpy(), offset.vector.numpy()
-            self._crew.each(lambda span: np.add(here[span], moved[span], out=here[span]), spans(len(start)))
+            self._record(start, offset.vector)
             self._free.append(offset.vector)
 
         self._recorded.result()  # raises the exception of the one before, if there was one
         self._recorded = self._queue.submit(record)
+
+    def _record(self, start: Tensor, moved: Tensor) -> None:
+        """Compute start += moved."""
+        here, by = start.numpy(), moved.numpy()
+        self._crew.each(lambda span: np.add(here[span], by[span], out=here[span]), spans(len(start)))
 
     def _offset(self, start: Tensor, here: Tensor, copied: Transfer, task: Train) -> Offset:
         """Return the movement from `here` (overwritten), where the task led that began at `start`, to the version."""

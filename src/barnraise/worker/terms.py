@@ -105,17 +105,17 @@ def fit(
     The tokens at a time are those of the longest rows of which one fits, but no more than a batch has. The rest is for
     fetched blobs, and for a task's rows. `instead`: the remedy where that is too little. ModelError or RunFailedError
     when the model cannot be built, does not read the data, or fits with no row. On an accelerator the batch and the
-    trained parameters are in its memory, which reports itself when it is too small.
+    trained parameters are in its memory, which reports itself when it is too small; an offloaded optimizer is here.
     """
     config.check(manifest.model, vocab_size=meta.vocab_size, context=meta.context)
     exchange = exchange_of(manifest, settings)
     lengths = tuple(meta.row_length(info) for info in meta.row_files())
     snapshot = memory.FLOAT * exchange.exchanged + SNAPSHOT_EXTRA
+    moments = INNER.entry(settings.inner.optimizer).declares.moments(exchange.layout)
     if device != "cpu":
-        vectors = memory.HOST_VECTORS * memory.FLOAT * exchange.exchanged
+        vectors = memory.beside_device(exchange, inner_states=moments, offload=settings.inner.offload_optimizer)
         memory.require(vectors, available, "this run's vectors", instead)
         return MemoryFit(None, _limits(available - vectors, snapshot, meta, lengths))
-    moments = INNER.entry(settings.inner.optimizer).declares.moments(exchange.layout)
     batch_size = settings.inner.batch_size
     tokens = longest = used = 0
     for length in meta.lengths:  # the shortest first

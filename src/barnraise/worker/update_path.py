@@ -56,6 +56,8 @@ class UpdatePath:
     `crew` shares elementwise work. `free` is given the vector that a sent update no longer needs.
     """
 
+    difference, clip, feedback_kind = Difference, Clip, ErrorFeedback
+
     def __init__(
         self,
         codec: Codec,
@@ -72,12 +74,12 @@ class UpdatePath:
         self.codec, self.keep, self.last, self.free = codec, keep, last, free
         crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
-        self.feedback = ErrorFeedback(codec, decay, crew) if error_feedback and leaves_out else None
+        self.feedback = self.feedback_kind(codec, decay, crew) if error_feedback and leaves_out else None
         self.stages: list[WorkerStage] = [
-            Difference(crew),
+            self.difference(crew),
             *([Feedback(self.feedback)] if self.feedback else []),
             Encode(),
-            *([Clip(update_clip, crew)] if update_clip is not None else []),
+            *([self.clip(update_clip, crew)] if update_clip is not None else []),
         ]
 
     def add_kept(self, start: Tensor, span: slice = slice(None)) -> None:

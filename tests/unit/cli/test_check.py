@@ -99,6 +99,16 @@ def test_a_sound_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert result["estimate"]["contributions"] == 40
 
 
+def test_an_accelerators_memory_is_told_where_there_may_be_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("check", "run.yaml") == 0
+    assert "accelerator" not in capsys.readouterr().out
+    (folder / "run.yaml").write_text(RUN.replace("batch_size: 4", "batch_size: 4, offload_optimizer: true"))
+    assert run("check", "run.yaml", "--serve") == 0
+    assert re.search(r"accelerator +[\d.]+ [kMG]B of its memory with one row at a time, and ", capsys.readouterr().out)
+
+
 def test_a_warning_has_its_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.yaml").write_text(RUN + "network: {}\ncontroller:\n  buffer_size: 7\n")
     assert run("check", "run.yaml") == 0

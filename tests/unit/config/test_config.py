@@ -188,7 +188,7 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "training",
             {"batch_size": "yes"},
             "batch_size",
-            "is 'yes' (text), but must be a whole number from 1 to 1048576; yes is no number: write one in digits",
+            "is 'yes' (text), but must be a whole number from 1 to 1048576 or auto",
         ),
         ("exchange", {"overlap": "y"}, "overlap", "is 'y' (text), but must be true or false; write true"),
         (

@@ -81,6 +81,16 @@ def test_more_of_anything_needs_more() -> None:
     assert many - few == 6000
 
 
+def test_an_offloaded_optimizer_is_in_main_memory() -> None:
+    resolved = resolve("gpt_neo")
+    exchange, size = Exchange.of(resolved), memory.model_size(resolved)
+    kept = memory.on_device(resolved, exchange, context=32)
+    assert kept - memory.on_device(resolved, exchange, context=32, inner_states=0) == 2 * 4 * size
+    assert memory.on_device(resolved, exchange, context=32, recompute=True) < kept
+    assert memory.beside_device(exchange) == memory.HOST_VECTORS * 4 * size
+    assert memory.beside_device(exchange, offload=True) - memory.beside_device(exchange) == 4 * 4 * size
+
+
 def test_a_model_too_large_is_refused_with_both_numbers() -> None:
     resolved = describe({"architecture": "llama"}, 32_000, 2048)
     needed = memory.worker(resolved, Exchange.of(resolved), batch_size=1, context=2048).total

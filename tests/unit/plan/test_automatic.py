@@ -16,6 +16,7 @@ from barnraise.config.load import build, dump, load
 from barnraise.core.errors import OptionError, RunFileError
 from barnraise.plan import Plan, Purpose, resolve
 from barnraise.plan.matrix import planned
+from barnraise.plan.resolve import RULE
 
 DEFENDED = ["clip_median", "nnm", "trimmed_mean"]
 CONTENT: dict[str, Any] = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["a"]}}
@@ -43,7 +44,7 @@ def test_strangers_and_attackers_have_a_robust_rule_chosen(
 ) -> None:
     found = plan(purpose, workers)
     section = found.run_file.aggregation
-    assert found.why_rule == why
+    assert found.reasons.get(RULE, "") == why
     if purpose is Purpose.SERVE or workers == ATTACKED:
         assert (section.rule, section.f) == (DEFENDED, 0.3)
         assert section.fallback == "mean"
@@ -76,20 +77,20 @@ def test_a_rule_that_keeps_vectors_has_no_gate() -> None:
 def test_an_attacker_that_joins_later_counts() -> None:
     faults = [{"at": 0.5, "join": {"name": "mal", "attack": {"kind": "zero"}}}]
     found = resolve(load(CONTENT | {"workers": OWN, "faults": faults}), purpose=Purpose.TRAIN)
-    assert found.why_rule == "mal attacks"
+    assert found.reasons.get(RULE, "") == "mal attacks"
 
 
 @pytest.mark.parametrize("purpose", [Purpose.TRAIN, Purpose.SERVE])
 def test_a_named_rule_stays(purpose: Purpose) -> None:
     found = plan(purpose, OWN, aggregation_rule="mean")
-    assert (found.aggregation.names, found.why_rule) == (("mean",), "")
+    assert (found.aggregation.names, found.reasons.get(RULE, "")) == (("mean",), "")
 
 
 def test_a_resumed_run_keeps_the_chosen_rule() -> None:
     chosen = plan(Purpose.SERVE, [])
     again = resolve(load(parse(dump(chosen.run_file).encode(), "run.yaml").content), purpose=Purpose.SIMULATE)
     assert again.aggregation == chosen.aggregation
-    assert again.why_rule == ""
+    assert again.reasons.get(RULE, "") == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnraise.config import load
-from barnraise.plan import Purpose, resolve
+from barnraise.plan import Plan, Purpose, resolve
 from barnraise.plan.curve import CURVE, LinkRatio, along, link_ratio
 
 LAPTOP = {"flops_per_second": 2e12}
@@ -25,22 +25,26 @@ def planned(*workers: dict[str, Any], purpose: Purpose = Purpose.TRAIN, **sectio
     return resolve(load(content | sections), purpose=purpose, nodes=max(1, len(workers)))
 
 
+def ratio(plan: Plan) -> LinkRatio | None:
+    return link_ratio(plan.run_file, plan.purpose)
+
+
 def test_r_is_flops_over_bandwidth_and_tokens_a_step() -> None:
     plan = planned(LAPTOP, network={"profile": "10mbit/50ms"})
-    found = link_ratio(plan, 1000, 1000)
+    found = ratio(plan)
     assert found is not None
     assert found.given
     assert found.ratio == pytest.approx(2e12 / (1.25e6 * 16_384))
 
 
 def test_the_slowest_link_counts() -> None:
-    found = link_ratio(planned({**LAPTOP, "link": "100mbit/1ms"}, {**LAPTOP, "link": "1mbit/1ms"}), 1000, 1000)
+    found = ratio(planned({**LAPTOP, "link": "100mbit/1ms"}, {**LAPTOP, "link": "1mbit/1ms"}))
     assert found is not None
     assert found.bandwidth == pytest.approx(1.25e5)
 
 
 def test_a_link_that_is_not_given_counts_as_ten_mbit() -> None:
-    found = link_ratio(planned(LAPTOP), 1000, 1000)
+    found = ratio(planned(LAPTOP))
     assert found is not None
     assert (found.given, found.bandwidth) == (False, 1.25e6)
     assert "no link is given" in str(found)
@@ -48,19 +52,19 @@ def test_a_link_that_is_not_given_counts_as_ten_mbit() -> None:
 
 def test_adapters_lower_r_by_their_share_of_the_parameters() -> None:
     plan = planned(LAPTOP)
-    whole, adapters = link_ratio(plan, 1000, 1000), link_ratio(plan, 1000, 10)
+    whole, adapters = link_ratio(plan.run_file, plan.purpose), link_ratio(plan.run_file, plan.purpose, exchanged=0.01)
     assert whole is not None
     assert adapters is not None
     assert adapters.ratio == pytest.approx(whole.ratio * 0.01 * 6 / 4)
 
 
 def test_a_device_whose_speed_is_not_known_has_no_r() -> None:
-    assert link_ratio(planned({"device": "cuda"}), 1000, 1000) is None
-    assert link_ratio(planned({}, purpose=Purpose.SIMULATE), 1000, 1000) is None
+    assert ratio(planned({"device": "cuda"})) is None
+    assert ratio(planned({}, purpose=Purpose.SIMULATE)) is None
 
 
 def test_a_host_without_workers_measures_its_own_speed() -> None:
-    found = link_ratio(planned(purpose=Purpose.SERVE), 1000, 1000)
+    found = ratio(planned(purpose=Purpose.SERVE))
     assert found is not None
     assert found.flops > 0
 

@@ -306,6 +306,16 @@ def test_each_impossible_combination_has_one_problem(sections: dict[str, Any], p
     assert problem in found[0]
 
 
+def test_an_optimizer_that_needs_its_device_is_not_offloaded() -> None:
+    workers = [{"name": "w0", "device": "cuda"}]
+    (found,) = refused(training={"inner_optimizer": "muon", "offload_optimizer": True}, workers=workers)
+    assert found == (
+        "training.offload_optimizer: is true, but inner_optimizer is muon: a CPU takes seconds for the products of its "
+        "matrices; choose adamw, adamw_8bit, lion or sgd, or leave training.offload_optimizer out"
+    )
+    assert warned(training={"offload_optimizer": True}, workers=workers) == []
+
+
 def test_train_needs_workers() -> None:
     assert refused(Purpose.TRAIN, workers=[])[0].startswith("workers: is empty; list some, as in")
     assert plan(purpose=Purpose.SERVE, workers=[], controller={"host": "0.0.0.0"}).warnings == ()
@@ -429,6 +439,11 @@ def test_random_blocks_meet_in_synchronous_mode() -> None:
             None,
             {"faults": [{"at": 0.5, "kill": "w1"}], "aggregation": {"rule": "trimmed_mean"}},
             "faults[0]: leaves 3 workers, but trimmed_mean needs 4; let another join first",
+        ),
+        (
+            Purpose.TRAIN,
+            {"training": {"offload_optimizer": True}},
+            "training.offload_optimizer: counts only for accelerators, but all workers have the device cpu",
         ),
         (Purpose.SERVE, {}, "controller.host: is 127.0.0.1, which only this machine can dial"),
         (

@@ -367,6 +367,19 @@ def test_a_device_that_this_machine_lacks(device: str) -> None:
     assert errors(Purpose.SIMULATE, workers=workers) == []
 
 
+@pytest.mark.parametrize(("offloaded", "kept"), [(False, 4), (True, 2)])
+def test_an_offloaded_optimizer_moves_from_the_device_to_main_memory(offloaded: bool, kept: int) -> None:
+    cost, _ = measure(resolve(load(content(training={"offload_optimizer": offloaded})), purpose=Purpose.SERVE))
+    own, _ = measure(resolve(load(content()), purpose=Purpose.SERVE))
+    assert cost is not None
+    assert own is not None
+    size, before, after = 4 * cost.sizes.trained, own.accelerated, cost.accelerated
+    assert before.accelerator_memory_bytes - after.accelerator_memory_bytes == (4 - kept) * size
+    assert after.accelerator_host_bytes - before.accelerator_host_bytes == offloaded * 4 * size
+    assert cost.worker_memory_bytes == own.worker_memory_bytes, "a CPU's moments are there anyway"
+    assert cost.as_dict()["accelerator_memory_bytes"] == after.accelerator_memory_bytes
+
+
 @pytest.mark.parametrize(("local_steps", "warned"), [(600, True), (300, False)])
 def test_few_rows_for_long_tasks(folder: Path, local_steps: int, warned: bool) -> None:
     (folder / "short.txt").write_text("a" * 80)

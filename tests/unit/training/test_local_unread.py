@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.batches import labelled
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from barnraise.data.batches import Batch
-from barnraise.models.build import build
+from barnraise.models.build import build, build_exchanged
 from barnraise.models.config import describe
+from barnraise.models.exchange.record import Exchange
 from barnraise.training.catalog import INNER
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.local import LocalTrainer
+
+from ...exchanges import frozen
 
 SHAPE = {"hidden_size": 16, "num_layers": 2, "num_heads": 2}
 VOCABULARY, LENGTH, ROWS = 40, 16, 4
@@ -44,9 +48,11 @@ class Watch(TorchDispatchMode):
         return made
 
 
-def make(optimizer: str = "adamw", rows_at_once: int | None = None, **changes: Any) -> LocalTrainer:
+def make(
+    optimizer: str = "adamw", rows_at_once: int | None = None, module: nn.Module | None = None, **changes: Any
+) -> LocalTrainer:
     """Return a trainer that reads late, as one on a device, on the CPU."""
-    module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, LENGTH), 0)
+    module = module or build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, LENGTH), 0)
     at_once = rows_at_once * LENGTH if rows_at_once else None
     given: dict[str, Any] = {"gradient_clip": 1.0, "options": INNER.resolve(optimizer, {})} | changes
     trainer = LocalTrainer(module, optimizer=optimizer, tokens_at_once=at_once, **given)
@@ -76,7 +82,7 @@ def spoilt(trainer: LocalTrainer, step: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("rows_at_once", [None, 1])
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", INNER.names())
 def test_the_host_waits_for_the_device_once_a_task(optimizer: str, rows_at_once: int | None) -> None:
     trainer = make(optimizer, rows_at_once, proximal=0.1)
     trainer.load(trainer.flat.vector.clone())
@@ -84,6 +90,24 @@ def test_the_host_waits_for_the_device_once_a_task(optimizer: str, rows_at_once:
         steps, _ = trainer.run(batches(), 0.01)
     assert steps == 4
     assert watch.waits == []  # the two sums are copied at once, which is no wait for a scalar
+
+
+def test_an_offloaded_optimizer_waits_for_gradients_alone() -> None:
+    trainer = make(proximal=0.1)
+    trainer.offload()
+    trainer.load(trainer.flat.vector.clone())
+    with Watch() as watch:
+        trainer.run(batches(), 0.01)
+    assert watch.waits == []
+
+
+def test_adapters_wait_for_nothing(tmp_path: Path) -> None:
+    model = describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, LENGTH)
+    exchange = Exchange.of(model, frozen(build(model, 3), tmp_path, "lora", rank=2, base="nf4"))
+    trainer = make(module=build_exchanged(model, exchange, tmp_path))
+    with Watch() as watch:
+        assert trainer.run(batches(), 0.01)[0] == 4
+    assert watch.waits == []
 
 
 def test_the_watch_finds_a_wait() -> None:

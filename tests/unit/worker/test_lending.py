@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from barnraise.controller.fleet.membership import Membership
 from barnraise.core.errors import InputError, ModelError
@@ -142,6 +143,21 @@ def test_memory_beyond_training_is_divided_between_downloads_and_rows() -> None:
     assert wide.fetched == cuda.fetched == 4 * size + SNAPSHOT_EXTRA + (spare - 320) / 2
     assert wide.batches == (spare - 320) / 2, "less the largest file"
     assert (narrow.fetched, narrow.batches) == (4 * size + SNAPSHOT_EXTRA, LEAST_BYTES)
+
+
+def test_an_offloaded_optimizer_takes_main_memory() -> None:
+    shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2}
+    model = config.describe({"architecture": "gpt2", "config": shape}, 64, 16)
+    manifest, size = manifest_of(model), memory.model_size(model)
+    settings = settings_of()
+    offloaded = replace(settings, inner=replace(settings.inner, offload_optimizer=True))
+    room = memory.HOST_VECTORS * 4 * size
+    assert fit(manifest, data(16), settings, room, "cuda").tokens is None
+    with pytest.raises(ModelError, match="this run's vectors need about"):
+        fit(manifest, data(16), offloaded, room, "cuda")
+    assert fit(manifest, data(16), offloaded, room + 16 * size, "cuda").tokens is None  # with gradient and moments
+    row = memory.worker(model, Exchange.of(model), batch_size=1, context=16)
+    assert fit(manifest, data(16), offloaded, row.allocated, "cpu").tokens == 16, "a CPU's were there before"
 
 
 def test_terms_that_are_too_narrow_are_named_in_the_refusal() -> None:

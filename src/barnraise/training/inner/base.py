@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from barnraise.models.exchange.layout import Leaf
-from barnraise.models.flat import FlatParameters
+from barnraise.models.exchange.layout import Layout, Leaf
 from barnraise.training.catalog import ALL
 
 Range = tuple[slice, bool]
@@ -43,6 +43,14 @@ def decay_ranges(leaves: Sequence[Leaf], decays: str) -> list[Range]:
     return ranges
 
 
+class Parameters(Protocol):
+    """The parameters and their gradient, both float32 [d], on the device where the optimizer steps."""
+
+    vector: Tensor
+    gradient: Tensor
+    layout: Layout
+
+
 class InnerOptimizer(ABC):
     """Base class of inner optimizers: each step turns the gradient into a step of the parameters, in place.
 
@@ -56,7 +64,7 @@ class InnerOptimizer(ABC):
         self.moments: dict[str, Tensor] = {}
         self.steps = 0.0
 
-    def bind(self, flat: FlatParameters, decays: str = ALL) -> None:
+    def bind(self, flat: Parameters, decays: str = ALL) -> None:
         """Take steps on `flat` from here on, without state; `decays`: which parameters weight decay applies to."""
         self.vector, self.gradient, self.layout = flat.vector, flat.gradient, flat.layout
         self.ranges = decay_ranges(flat.layout.leaves, decays)

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from barnraise.models.exchange.layout import Leaf
-from barnraise.models.flat import FlatParameters
 from barnraise.training.catalog import ALL
 from barnraise.training.matrices import is_hidden
 
 from .adamw import Ranges
-from .base import SignedOptimizer, decay_ranges, shortened
+from .base import Parameters, SignedOptimizer, decay_ranges, shortened
 
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 """Coefficients of the polynomial that moves singular values between 0 and 1 to 0.7 to 1.2 in five steps."""
@@ -57,7 +56,7 @@ class Muon(SignedOptimizer):
         super().__init__()
         self.momentum, self.betas, self.weight_decay = momentum, (beta1, beta2), weight_decay
 
-    def bind(self, flat: FlatParameters, decays: str = ALL) -> None:
+    def bind(self, flat: Parameters, decays: str = ALL) -> None:
         self._matrices = [leaf for leaf in flat.layout.leaves if is_hidden(leaf)]
         others = [leaf for leaf in flat.layout.leaves if not is_hidden(leaf)]
         self._others = decay_ranges(others, decays)

@@ -1,0 +1,51 @@
+"""The automatic choice of `training.batch_size`: enough tokens a step for the slowest link.
+
+R = FLOP/s / (bandwidth in bytes/s * tokens a step) falls with the tokens of a step. A larger step needs more tokens for
+the same loss, so that the smallest one is chosen whose R the measured curve still covers.
+"""
+
+from __future__ import annotations
+
+from barnraise.config.schema import RunFile
+from barnraise.config.values import USUAL_BATCH
+from barnraise.plan.choices import AUTO
+from barnraise.plan.curve import CURVE, link_ratio
+from barnraise.plan.dataset import mean_row
+from barnraise.plan.purpose import Purpose
+
+LEAST_STEPS = 1000
+"""Steps of all workers together that a run keeps: its tokens over those of a step."""
+
+MOST_ROWS = 1 << 12
+
+DEVICE_FLOPS = 2e12
+"""FLOP/s of an accelerator whose `flops_per_second` is not given: those of a laptop's."""
+
+
+def settled_batch(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
+    """Return `run_file` with a number in place of `batch_size: auto`, and the reason; empty where it gives a number."""
+    training = run_file.training
+    if training.batch_size != AUTO:
+        return run_file, ""
+    rows, why = _rows(run_file, purpose)
+    return run_file.model_copy(update={"training": training.model_copy(update={"batch_size": rows})}), why
+
+
+def _rows(run_file: RunFile, purpose: Purpose) -> tuple[int, str]:
+    training, row = run_file.training, mean_row(run_file)
+    if training.adapter or training.train:
+        return USUAL_BATCH, "a part of the parameters travels"
+    device_flops = DEVICE_FLOPS if any(worker.device != "cpu" for worker in run_file.workers) else None
+    found = link_ratio(run_file, purpose, step_tokens=USUAL_BATCH * row, device_flops=device_flops)
+    if found is None:
+        return USUAL_BATCH, "no worker's flops_per_second is given"
+    wanted = USUAL_BATCH
+    while found.ratio * USUAL_BATCH / wanted > CURVE[-1][0] and wanted < MOST_ROWS:
+        wanted *= 2
+    rows = wanted
+    while rows > USUAL_BATCH and rows * row * LEAST_STEPS > training.tokens:
+        rows //= 2
+    ratio = found.ratio * USUAL_BATCH / rows
+    if rows < wanted:
+        return rows, f"more would leave fewer than {LEAST_STEPS:,} steps of training.tokens; R is {ratio:.3g}"
+    return rows, f"R is {ratio:.3g} with it"

@@ -1,0 +1,48 @@
+"""The optimizer's step in main memory, beside parameters on a device, whose memory then holds no moments.
+
+The gradient is copied to main memory, the optimizer steps there, and the parameters are copied back while the host
+prepares the next batch (Ren et al. 2021, "ZeRO-Offload", section 4). The host waits for the device once a step: for the
+gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from barnraise.models.flat import FlatParameters
+from barnraise.training.inner.base import InnerOptimizer
+from barnraise.training.transfers import DONE, host_vector, so_far
+
+
+class MainMemory:
+    """The master weights and their gradient in main memory, float32 [d], for an optimizer to be bound to.
+
+    The parameters of `flat` are a copy of the master weights. Moments are made where the master weights are.
+    """
+
+    def __init__(self, flat: FlatParameters) -> None:
+        self.flat, self.layout, self.device = flat, flat.layout, flat.vector.device
+        self.vector, self.gradient = (host_vector(len(flat.vector), self.device) for _ in range(2))
+        self._returned = DONE  # the last copy to the device, before which the master weights must not change
+        self._asynchronous = self.device.type == "cuda"
+        self.vector.copy_(flat.vector)
+
+    def load(self, parameters: Tensor) -> None:
+        """Take `parameters`, float32 [d] in main memory, as the master weights."""
+        self._returned.wait()
+        self.vector.copy_(parameters)
+
+    def shift(self, offset: Tensor) -> None:
+        """Move the master weights by `offset`, float32 [d] in main memory."""
+        self._returned.wait()
+        self.vector.add_(offset)
+
+    def step(self, optimizer: InnerOptimizer, rate: float) -> None:
+        """Let `optimizer`, which is bound to this, follow the gradient on the device, and move the parameters there."""
+        self.gradient.copy_(self.flat.gradient, non_blocking=self._asynchronous)
+        so_far(self.device).wait()  # copies to the device that began before are done by then, too
+        optimizer.step(rate)
+        with torch.no_grad():
+            self.flat.vector.copy_(self.vector, non_blocking=self._asynchronous)
+        self._returned = so_far(self.device)
