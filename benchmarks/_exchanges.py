@@ -54,7 +54,7 @@ class Exchange:
 def measure(wanted: list[tuple[str, int]], mbit: float, delay_ms: float, workers: int, most: int) -> list[Exchange]:
     """Return the exchanges of these kinds and bytes, measured if this machine can emulate links.
 
-    Of a larger payload `most` bytes are moved, and a quarter of them: these two times give the latency and the rate.
+    At most `most` bytes of a payload are moved. For a larger one, these and a quarter of them give latency and rate.
     """
     if namespaces.missing():
         return [Exchange(kind, num_bytes, mbit, delay_ms, workers) for kind, num_bytes in wanted]

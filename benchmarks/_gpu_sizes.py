@@ -26,12 +26,12 @@ class Size:
     """A model, its rows and its budget. `tokens` are millions of the lone worker, at most."""
 
     name: str
-    shape: dict[str, int]  # of GPT-2
+    shape: dict[str, int]  # config of the GPT-2
     context: int
     rows: int  # a step
     tokens: float
     held_out: int  # rows of an evaluation
-    evaluations: int  # of our sides, over a run
+    evaluations: int  # over a run of our sides
     steps: int  # that are timed
     moved: int  # bytes of a larger payload that the measured exchanges move
     precision: str
@@ -112,6 +112,6 @@ def digest(folder: Path) -> str:
 
 
 def _sample(paths: list[str]) -> Iterator[str]:
-    """Yield the text of every so many files, so that it has about `SAMPLE` characters."""
+    """Yield texts with about `SAMPLE` characters in all, evenly spread over the files."""
     for path in paths[:: max(1, sum(map(os.path.getsize, paths)) // SAMPLE)]:
         yield Path(path).read_text("utf-8")

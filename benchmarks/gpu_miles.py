@@ -102,7 +102,7 @@ class Campaign:
         self.task: Task = size.task(folder, self.device)
         self._of = [size.name, self.name, torch.__version__, digest(Path(str(self.task.tokenizer)))]
 
-    # What is kept
+    # The results
 
     @property
     def card(self) -> Card | None:
