@@ -7,10 +7,13 @@ from abc import abstractmethod
 import numpy as np
 from torch import Tensor
 
+from barnraise.core.threads import SPAN
+
 from .base import Array, Encoded, Header, Sections, SparseCodec
 from .catalog import half_bytes, kept
-from .chunks import Grid, Places, largest
+from .chunks import Grid, Places, choose
 from .device_selection import select
+from .fast import loops
 from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 
@@ -35,13 +38,13 @@ class ChunkedCodec(SparseCodec):
         places = np.empty((grid.rows, self.kept), np.uint16)
         chosen = np.empty((grid.rows, self.kept), np.float32)
 
-        def choose(span: tuple[int, Array]) -> None:
-            first, rows = span
-            found = largest(rows, self.kept)
-            places[first : first + len(rows)] = found
-            chosen[first : first + len(rows)] = np.take_along_axis(rows, found, axis=1)
+        compiled = loops(values.size)
 
-        self.crew.each(choose, grid.spans(values))
+        def each(span: tuple[int, Array]) -> None:
+            first, rows = span
+            choose(rows, places[first : first + len(rows)], chosen[first : first + len(rows)], compiled)
+
+        self.crew.each(each, grid.spans(values, SPAN) if compiled else grid.spans(values))
         return self._write(grid, places, chosen, body)
 
     def encode(self, vector: Tensor, version: int = 0) -> Encoded:

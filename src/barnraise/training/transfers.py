@@ -26,17 +26,18 @@ class Transfer:
         """Return when the copy is done."""
 
 
-class _OnThread(Transfer):
-    """A copy that another thread makes."""
+class _OnThreads(Transfer):
+    """A copy that other threads make, each one a part."""
 
-    def __init__(self, copied: Future[Any]) -> None:
-        self._copied = copied
+    def __init__(self, parts: list[Future[Any]]) -> None:
+        self._parts = parts
 
     def hold(self) -> None:
-        self._copied.result()
+        self.wait()
 
     def wait(self) -> None:
-        self._copied.result()
+        for part in self._parts:
+            part.result()
 
 
 class OnStream(Transfer):
@@ -74,7 +75,8 @@ def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
             into.copy_(source, non_blocking=True)
         return OnStream(stream)
     if pool is not None and source.device.type == "cpu":
-        return _OnThread(pool.submit(_copy, source, into))
+        there, here = source.numpy(), into.numpy()  # torch would start threads of its own
+        return _OnThreads([pool.submit(np.copyto, here[span], there[span]) for span in spans(len(there), 16 * SPAN)])
     into.copy_(source)
     return DONE
 
@@ -89,12 +91,6 @@ def copy_in(source: Tensor, into: Tensor) -> None:
     with torch.cuda.stream(stream):
         into.copy_(source, non_blocking=True)
     OnStream(stream).wait()
-
-
-def _copy(source: Tensor, into: Tensor) -> None:
-    there, here = source.numpy(), into.numpy()
-    for span in spans(len(there), 16 * SPAN):  # torch would start threads of its own
-        np.copyto(here[span], there[span])
 
 
 _streams: dict[torch.device, torch.cuda.Stream] = {}

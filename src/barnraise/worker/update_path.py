@@ -82,13 +82,11 @@ class UpdatePath:
             *([self.clip(update_clip, crew)] if update_clip is not None else []),
         ]
 
-    def add_kept(self, start: Tensor, span: slice = slice(None)) -> None:
-        """Subtract the kept share of this worker's residual from `start`.
-
-        `start` is the elements `span` of float32 [d].
-        """
-        if self.feedback and self.feedback.residual is not None and self.keep:
-            start.sub_(self.feedback.residual[span], alpha=self.keep)
+    @property
+    def kept(self) -> tuple[Tensor | None, float]:
+        """Return the residual, float32 [d], and the share of it that the worker keeps; None and 0 where it does not."""
+        residual = self.feedback.residual if self.feedback and self.keep else None
+        return residual, 0.0 if residual is None else self.keep
 
     def send(
         self,
