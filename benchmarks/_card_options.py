@@ -72,7 +72,7 @@ def training(bench: Bench, name: str) -> None:
     executor, resolved = make_executor(bench, scale.model, scale.vocabulary, scale.context, **TRAINING[name])
     trainer, rows = executor.trainer, Rows(scale.vocabulary, scale.context, scale.batch * scale.steps)
     if name == "offload" and not bench.cuda:
-        trainer.offload()  # what a CPU would not do by itself
+        trainer.offload()  # a CPU does not by itself
 
     def steps() -> None:
         trainer.run(rows.batches(scale.batch, scale.steps), 1e-4)
