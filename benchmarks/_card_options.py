@@ -125,7 +125,7 @@ def tasks(bench: Bench) -> None:
     alone()
     least = min(timed(alone) for _ in range(2))
     stream = Stream(len(executor.replica), 2 * TASKS)
-    pools = Pools()
+    pools = Pools(bench.device)
     executor.encode_on(pools.encoding)
     play = partial(Play(executor, pools, stream, scale.batch, steps).take, bench=bench)
     play(WARM)
