@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from barnraise.core.errors import ProblemError
+from barnraise.core.errors import PROBLEM_RAISED, ProblemError
 from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
@@ -75,7 +75,7 @@ class LocalTrainer:
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
         self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
-        self.raised = ""  # the last exception of the problem's code in this task
+        self.raised = ""  # the last failure of the problem's code in this task
         self._anchor: Tensor | None = None
         self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
@@ -275,7 +275,13 @@ class LocalTrainer:
         return self._done(steps, number), total / steps if steps else math.nan
 
     def _done(self, steps: int, batches: int) -> int:
-        return batches if steps and is_own(self.problem) else steps
+        """Return the steps that count, of which `steps` were taken; name a loss of the user's own that fails in all."""
+        if not is_own(self.problem):
+            return steps
+        if batches and not steps and not self.raised:
+            name = type(self.problem).__name__
+            self.raised = f"{PROBLEM_RAISED}{name} has a loss or a gradient that is not finite in all steps of a task"
+        return batches if steps else 0
 
     def _run_unread(
         self, batches: Iterator[Batch], learning_rate: float, after_step: Callable[[int], bool]
