@@ -6,7 +6,9 @@
 The first worker has no slow link, so that there is work all the time. The second one joins over an emulated link of 10
 Mbit/s and 50 ms there and back: how long until its first contribution is accepted? It is killed with SIGKILL: when is
 it missed, when is its task with the other worker? It joins again with the replica on its disk: how long until its first
-contribution is accepted? Beside each time is the floor: the bytes that had crossed the link by then, at its full rate.
+contribution is accepted? Times are from its first greeting, by the controller's clock, and in brackets from the start
+of its process, which imports torch before it greets. Beside each is the floor: the bytes that had crossed the link by
+then, at its full rate.
 """
 
 from __future__ import annotations
@@ -57,9 +59,10 @@ def run_file(folder: Path, size: str, local_steps: int, seed: int) -> Path:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A worker's first accepted contribution: seconds since it was started, and bytes that had crossed its link."""
+    """A worker's first accepted contribution: seconds since its greeting and its start, and bytes that had crossed."""
 
     seconds: float
+    since_start: float
     bytes_up: int
     bytes_down: int
 
@@ -67,8 +70,9 @@ class Accepted:
 class Joined:
     """A worker's process, and the objects that it prints."""
 
-    def __init__(self, folder: Path, invite: str, name: str, link: str) -> None:
+    def __init__(self, folder: Path, ledger: Path, invite: str, name: str, link: str) -> None:
         self.log, self.began = folder / f"{name}-{time.monotonic_ns()}.log", time.time()
+        self.name, self.ledger, self.mark = name, ledger, last_id(ledger)
         extra = ["--network", link] if link else []
         self.process: subprocess.Popen[bytes] = start(
             ["join", invite, "--name", name, "--threads", "1", "--home", str(folder / f"home-{name}"), "--log", "json",
@@ -87,11 +91,15 @@ class Joined:
             return next((line for line in self.lines() if line.get("accepted")), None)
 
         found = until(look, PATIENCE, pause=0.2)
-        return Accepted(found["time"] - self.began, found["bytes_up"], found["bytes_down"])
+        mine = [d for _, d in decisions(self.ledger, self.mark) if getattr(d, "node", "") == self.name]
+        greeted = next(d.time for d in mine if getattr(d, "change", "") == "joined")
+        done = next(d.time for d in mine if getattr(d, "verdict", "") == "accepted")
+        return Accepted(done - greeted, found["time"] - self.began, found["bytes_up"], found["bytes_down"])
 
 
-def elsewhere(ledger: Path, victim: Joined, name: str) -> tuple[float, float]:
+def elsewhere(victim: Joined) -> tuple[float, float]:
     """Kill the worker; return the seconds until it is missed, and until its work is assigned again."""
+    ledger, name = victim.ledger, victim.name
     mark = last_id(ledger)
     victim.process.send_signal(signal.SIGKILL)
     killed = time.monotonic()
@@ -119,7 +127,8 @@ def peak(processes: list[subprocess.Popen[bytes]]) -> float:
 def tell(what: str, found: Accepted, megabits: float) -> None:
     floor = 8 * (found.bytes_down + found.bytes_up) / (megabits * 1e6)
     down, up = found.bytes_down / 1e6, found.bytes_up / 1e6
-    print(f"{what:<44}{found.seconds:8.1f} s   floor {floor:7.1f} s ({down:.1f} MB down, {up:.1f} up)", flush=True)
+    seconds = f"{found.seconds:8.1f} s ({found.since_start:.1f} s)"
+    print(f"{what:<44}{seconds:<22}  floor {floor:7.1f} s ({down:.1f} MB down, {up:.1f} up)", flush=True)
 
 
 def main() -> None:
@@ -141,7 +150,7 @@ def main() -> None:
         workers = list[Joined]()
 
         def join(name: str, link: str = "") -> Joined:
-            workers.append(Joined(folder, invite, name, link))
+            workers.append(Joined(folder, ledger, invite, name, link))
             return workers[-1]
 
         try:
@@ -153,7 +162,7 @@ def main() -> None:
             victim = join("victim", link)
             tell("a joiner's first accepted contribution", victim.first(), options.mbit)
             print(f"{'memory of the three processes':<44}{peak([controller, near.process, victim.process]):8.1f} GB")
-            missed, again = elsewhere(ledger, victim, "victim")
+            missed, again = elsewhere(victim)
             print(f"{'the killed worker is missed after':<44}{missed:8.1f} s", flush=True)
             print(f"{'its work is with the other worker after':<44}{again:8.1f} s", flush=True)
             tell("it comes back, with its replica on disk", join("victim", link).first(), options.mbit)
