@@ -34,6 +34,7 @@ from barnraise.data.batches import Batch
 from barnraise.models.vectors import Leaves
 from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
+from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.pools import Pools
 
 STEP = 0.02
@@ -95,7 +96,7 @@ class Stream:
 
 def share_in_steps(size: int, steps: int, tasks: int, stream: Stream, *, alone: bool) -> float:
     """Return the share of the time in steps, from task `WARM` to the last."""
-    pools = Pools()
+    pools = Pools("a device")
     worker = Sleeping(Sleeper(size), cast("Any", SimpleNamespace(meta=None)), SETTINGS)
     if not alone:
         worker.encode_on(pools.encoding)
@@ -157,16 +158,12 @@ def parts(size: int, stream: Stream) -> dict[str, float]:
     return {name: min(cpu(work) for _ in range(3)) / size * 1e9 for name, work in found.items()}
 
 
-def merged(replica: Tensor, start: Tensor, here: Tensor, unmerged: compression.base.Encoded) -> None:
-    """Do the operations of `StatefulSession._merge`."""
-    reader = compression.create(UP).open(unmerged, len(here))
-    for first in range(0, len(here), 1 << 18):
-        span = slice(first, first + (1 << 18))
-        moved = replica.numpy()[span].copy()
-        reader.add(first, moved, -SHARE)
-        own = torch.from_numpy(moved)
-        own.add_(here[span] - start[span], alpha=SHARE).sub_(start[span], alpha=1.0)
-        torch.sub(own, here[span], out=here[span])
+def merged(replica: Tensor, start: Tensor, here: Tensor, update: compression.base.Encoded) -> None:
+    """Prepare an offset, as a worker with one unmerged update that keeps its residual."""
+    reader = compression.create(UP).open(update, len(here))
+    unmerged = [((0, len(here)), reader)]
+    way = VersionOffset(there=replica, start=start, unmerged=unmerged, share=SHARE, residual=start, keep=1.0, rest=0.5)
+    way.overwrite(here, Crew())
 
 
 def cpu(work: Callable[[], object]) -> float:

@@ -22,7 +22,7 @@ from .base import Array, Codec, Encoded
 
 
 class ErrorFeedback:
-    """A codec with a residual, one float32 vector on the CPU, made at the first `compress`.
+    """A codec with a residual, one float32 vector in main memory, made at the first `compress`.
 
     `decay` (0 to 1) is the share of the residual that survives into the next contribution. A new codec or ratio takes a
     new ErrorFeedback: a residual fits only the rate that left it. The `crew` shares the work on elements.
@@ -62,14 +62,20 @@ class ErrorFeedback:
 
         InputError when the size has changed.
         """
-        if self._residual is not None:
-            if self._residual.shape != vector.shape:
-                raise InputError(
-                    f"error feedback: a vector of {vector.numel()} elements after one of {self._residual.numel()}; "
-                    "call reset() first"
-                )
+        if self.fitting(vector) is not None:
             decay = self.decay
             self._each(lambda total, kept: np.add(total, kept if decay == 1.0 else kept * decay, out=total), vector)
+
+    def fitting(self, vector: Tensor) -> Tensor | None:
+        """Return the residual on the device of `vector`; InputError when its size is another."""
+        residual = self._residual
+        if residual is not None and residual.shape != vector.shape:
+            raise InputError(
+                f"error feedback: a vector of {vector.numel()} elements after one of {residual.numel()}; "
+                "call reset() first"
+            )
+        self._residual = residual = None if residual is None else residual.to(vector.device)
+        return residual
 
     def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> Tensor:
         """Make `vector` the residual, less the encoded part of its ranges `covered` (None: all of it).

@@ -23,7 +23,7 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
-from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
+from barnraise.training.device import has_room, usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.offload import MainMemory
 from barnraise.training.problem import Problem, Tensors, careful, is_own
@@ -71,6 +71,7 @@ class LocalTrainer:
         self.precision = usable_precision(precision, self.device)
         use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
+        self.exchanges_on_device = not offload and has_room(self.device, len(self.flat.vector))
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()

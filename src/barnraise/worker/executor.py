@@ -46,6 +46,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.device_session import DevicePath, DeviceSession
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica
 from barnraise.worker.stateful import StatefulSession
@@ -81,7 +82,8 @@ class WorkerExecutor:
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:
             codec.crew = self._crew
-        self.path = UpdatePath(
+        on_device = trainer.exchanges_on_device and self.codecs[0].selects_on_devices and not settings.stateless
+        self.path = (DevicePath if on_device else UpdatePath)(
             self.codecs[0],
             error_feedback=uplink.error_feedback,
             decay=uplink.decay,
@@ -95,7 +97,7 @@ class WorkerExecutor:
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless
-            else StatefulSession(
+            else (DeviceSession if on_device else StatefulSession)(
                 self.published, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
             )
         )

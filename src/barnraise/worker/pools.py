@@ -8,11 +8,14 @@ from barnraise.core.threads import yield_to_others
 
 
 class Pools:
-    """One thread trains, one takes versions in, and one encodes updates; each does one thing at a time, in order."""
+    """One thread trains, one takes versions in, and one encodes updates; each does one thing at a time, in order.
 
-    def __init__(self) -> None:
-        self.training = ThreadPoolExecutor(1, "train", initializer=yield_to_others)
-        self.updating = ThreadPoolExecutor(1, "update")
+    With a `device` other than the CPU the training thread gives it work and waits: the others yield to it.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.training = ThreadPoolExecutor(1, "train", initializer=yield_to_others if device == "cpu" else None)
+        self.updating = ThreadPoolExecutor(1, "update", initializer=yield_to_others)
         self.encoding = ThreadPoolExecutor(1, "encode", initializer=_encoder)
 
     def shutdown(self) -> None:

@@ -27,6 +27,7 @@ from barnraise.wire.frames import Buffer
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Fetched = Callable[[Blob], Buffer]
+_CACHED = 1 << 16  # elements that are decoded and added while a core's cache holds them
 
 
 class Replica:
@@ -159,14 +160,20 @@ class Replica:
 
         Decoded zeros count too: a zero may have a sign.
         """
-        reader = self.codec.open(delta, ranges.size(covered))
+        reader, multiple = self.codec.open(delta, ranges.size(covered)), self.codec.multiple
 
         def each(span: slice) -> None:
-            decoded = np.empty(span.stop - span.start, np.float32)
-            reader.read(span.start, decoded)
-            for part in ranges.parts(covered, span.start, span.stop):
-                values = decoded[part.place - span.start : part.place - span.start + part.stop - part.start]
-                for vector in moving:
-                    move(vector[part.here], values, out=vector[part.here])
+            scratch = np.empty(min(span.stop - span.start, _rounded(_CACHED, multiple)), np.float32)
+            for few in spans(span.stop - span.start, scratch.size):
+                first, decoded = span.start + few.start, scratch[: few.stop - few.start]
+                reader.read(first, decoded)
+                for part in ranges.parts(covered, first, first + decoded.size):
+                    values = decoded[part.place - first : part.place - first + part.stop - part.start]
+                    for vector in moving:
+                        move(vector[part.here], values, out=vector[part.here])
 
-        self._crew.each(each, spans(reader.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
+        self._crew.each(each, spans(reader.size, _rounded(SPAN, multiple)))
+
+
+def _rounded(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple

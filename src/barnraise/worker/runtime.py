@@ -95,7 +95,7 @@ class WorkerRuntime:
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
         self._num_lost = 0  # messages that were malformed
-        self.pools = Pools()
+        self.pools = Pools(options.means.device)
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
         self._limited = contextlib.ExitStack()

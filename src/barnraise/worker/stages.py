@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from barnraise.compression.base import Array, Codec, Encoded
+from barnraise.compression.base import Codec, Encoded
 from barnraise.compression.feedback import ErrorFeedback, gathered
 from barnraise.core.threads import Crew, spans
 from barnraise.core.types import Ranges
@@ -124,13 +124,16 @@ class Clip(WorkerStage):
             norm = update.codec.open(encoded, encoded.size, update.version).norm()
             if norm <= self.limit:
                 return
-            self._scale(update.vector.numpy(), np.float32(MARGIN * self.limit / norm))
+            self.scale(update.vector, np.float32(MARGIN * self.limit / norm))
             update.encode()
         update.vector.zero_()
         update.encode()
 
-    def _scale(self, vector: Array, share: np.float32) -> None:
-        def multiply(span: slice) -> None:
-            vector[span] *= share
+    def scale(self, vector: Tensor, share: np.float32) -> None:
+        """Multiply `vector` by `share`, in place."""
+        values = vector.numpy()
 
-        self._crew.each(multiply, spans(vector.size))
+        def multiply(span: slice) -> None:
+            values[span] *= share
+
+        self._crew.each(multiply, spans(values.size))

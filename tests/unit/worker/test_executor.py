@@ -45,6 +45,8 @@ LAYOUT = Layout.of([("w", (SIZE,))])
 class Trainer:
     """Each step adds the next of some vectors to the parameters; one with a NaN in it is skipped."""
 
+    exchanges_on_device = False
+
     def __init__(self, steps: Iterator[Tensor]) -> None:
         self.followed: list[tuple[Tensor, int]] = []
         self.forgotten = self.ramps = 0
