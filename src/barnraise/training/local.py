@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from barnraise.core.errors import PROBLEM_RAISED, ProblemError
+from barnraise.core.errors import ProblemError
 from barnraise.data.batches import Batch, Rows
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
@@ -26,7 +26,7 @@ from barnraise.training.causal_lm import CausalLM
 from barnraise.training.device import has_room, usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.offload import MainMemory
-from barnraise.training.problem import Problem, Tensors, careful, is_own
+from barnraise.training.problem import Problem, Tensors, careful, is_own, never_finite
 from barnraise.training.transfers import DONE, Transfer, copy_out, so_far
 
 CPU = torch.device("cpu")
@@ -280,8 +280,7 @@ class LocalTrainer:
         if not is_own(self.problem):
             return steps
         if batches and not steps and not self.raised:
-            name = type(self.problem).__name__
-            self.raised = f"{PROBLEM_RAISED}{name} has a loss or a gradient that is not finite in all steps of a task"
+            self.raised = never_finite(self.problem)
         return batches if steps else 0
 
     def _run_unread(
