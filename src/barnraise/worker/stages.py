@@ -77,7 +77,8 @@ class Difference(WorkerStage):
         def subtract(span: slice) -> None:
             with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
                 np.subtract(begin[span], reached[span], out=begin[span])
-                begin[span] *= np.float32(update.scale)
+                if update.scale != 1.0:
+                    begin[span] *= np.float32(update.scale)
 
         self._crew.each(subtract, spans(begin.size))
 
