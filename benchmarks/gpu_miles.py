@@ -7,7 +7,7 @@
     python benchmarks/gpu_miles.py --rehearse               5 million parameters on the CPU; says nothing about a card
 
 GPT-2 with 124 million parameters, built from its config, on Python source that is there already (the standard library
-with its tests, PyTorch, NumPy) as a byte-level BPE that is trained here. A step has 65,536 tokens. The sides:
+with its tests, PyTorch, NumPy, transformers) as a byte-level BPE that is trained here. A step has 65,536 tokens.
 
     lone       one worker; its versions are averaged over the last tenth of the run. Its loss is the target
     ours-10    barnraise behind links of 10 Mbit/s, 25 ms one way, as `auto_tune` leaves it; ours-100 behind 100 Mbit/s
