@@ -80,7 +80,7 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/miles_race.py --results runs/race.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_joiner.py
 
-gpu: install  ## what only a CUDA device can show, in eight minutes at most; skipped with the reason where there is none
+gpu: install  ## what only a CUDA device can show, in nine minutes at most; skipped with the reason where there is none
 	$(BIN)/python benchmarks/gpu.py
 
 gpu-miles: install  ## on a CUDA device: time of four workers behind slow links to a lone one's loss; resumes, PART=NAME plays one part

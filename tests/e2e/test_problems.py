@@ -101,6 +101,23 @@ def test_a_machine_without_the_problem_declines_and_others_continue(barnraise, k
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
+def test_a_loss_that_is_nan_on_all_rows_ends_no_worker_and_the_run_says_that_it_waits(
+    barnraise, known: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, fault="nan", odd_from=-2.0)
+    content = json.loads(path.read_text()) | {"workers": [{"name": "ann"}]}
+    path.write_text(json.dumps(content))
+    train = barnraise("train", str(path), prefix=[])
+    said = "the problem Line has a loss or a gradient that is not finite in all steps of a task"
+    train.wait_for(lambda text: "the run waits: its workers gave the last 10 tasks back" in " ".join(text.split()))
+    text = " ".join(train.text().split())
+    assert f"ann gave a task back: {said}" in text
+    assert "diverged" not in text
+    train.kill()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["raises", "nan"])
 def test_a_loss_that_fails_on_some_rows_ends_no_run(barnraise, known: str, fault: str, tmp_path: Path) -> None:
     path = write(tmp_path, fault=fault)

@@ -95,6 +95,17 @@ def test_steps_on_which_the_loss_fails_count_as_done() -> None:
         assert (steps, trainer.skipped) == (3, 1)
         assert np.isfinite(loss)
         assert trainer.run(iter(several[1:2]), 0.1)[0] == 0
+        assert trainer.raised.startswith("the problem Line ")
+
+
+def test_a_loss_that_is_nan_in_all_steps_is_named() -> None:
+    bad = {"x": np.full((2, 3), 0.995, np.float32), "y": np.zeros(2, np.float32)}
+    trainer = LocalTrainer(nn.Linear(3, 1), **SGD, problem=Line(fault="nan"))
+    assert trainer.run(iter([bad, bad]), 0.1)[0] == 0
+    assert trainer.raised == "the problem Line has a loss or a gradient that is not finite in all steps of a task"
+    good = bad | {"x": np.zeros((2, 3), np.float32)}
+    assert trainer.run(iter([bad, good]), 0.1)[0] == 2
+    assert trainer.raised == ""
 
 
 def test_a_loss_that_does_not_depend_on_the_parameters_is_named() -> None:
