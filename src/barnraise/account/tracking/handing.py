@@ -16,7 +16,7 @@ MOST_WAITING = 1000
 class TrackerThread:
     """Opens a tracker, gives it points and closes it, all on one thread that the end of the process does not wait for.
 
-    `taken` is the ledger's row of the last point that the tracker took. After a `failure` it gets no more.
+    `taken` is the row of the last point that the tracker took. Once `failure` is set it gets no further points.
     """
 
     def __init__(self, open_tracker: Callable[[], Tracker], taken: int) -> None:
