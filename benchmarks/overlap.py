@@ -36,6 +36,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.pools import Pools
+from barnraise.worker.stages import Difference, Draft
 
 STEP = 0.02
 STRIPES = 30  # equal parts of the parameters, of which a step moves one
@@ -138,6 +139,7 @@ def parts(size: int, stream: Stream) -> dict[str, float]:
     start, end, replica = torch.randn(size), torch.randn(size), torch.zeros(size)
     feedback = ErrorFeedback(codec)
     feedback.compress(torch.randn(size))
+    difference = Difference(Crew(), feedback)
     down, leaves, encoded = compression.create(DOWN), Leaves(), codec.encode(start)
 
     def keep() -> None:
@@ -147,8 +149,9 @@ def parts(size: int, stream: Stream) -> dict[str, float]:
     found = {
         "copy of the parameters (two of them)": lambda: np.copyto(end.numpy(), start.numpy()),
         "offset that is added (twice)": lambda: end.add_(start),
-        "difference": lambda: start.sub_(end),
-        "residual that is added": lambda: feedback.add(start),
+        "difference, and the residual that is added": lambda: difference.forward(
+            Draft(start, end, 1.0, 0, None, codec)
+        ),
         f"{UP}": lambda: codec.encode(start),
         "residual that is kept": keep,
         f"version decoded and added ({DOWN})": lambda: down.decode_add(stream.payload, replica),

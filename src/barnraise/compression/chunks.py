@@ -66,7 +66,9 @@ def choose(rows: Array, places: Array, chosen: Array, compiled: ModuleType | Non
     """
     if compiled is None:
         found = largest(rows, places.shape[1])
-        places[:], chosen[:] = found, np.take_along_axis(rows, found, axis=1)
+        places[:] = found
+        found += np.arange(len(rows))[:, None] * rows.shape[1]
+        np.take(rows.reshape(-1), found, out=chosen, mode="clip")  # clip: without a buffer
     elif not compiled.choose(rows.view(np.uint32), places, chosen.view(np.uint32)):
         raise PayloadError(NOT_FINITE)
 

@@ -62,9 +62,21 @@ class ErrorFeedback:
 
         InputError when the size has changed.
         """
-        if self.fitting(vector) is not None:
-            decay = self.decay
-            self._each(lambda total, kept: np.add(total, kept if decay == 1.0 else kept * decay, out=total), vector)
+        add = self.adder(vector)
+        if add is not None:
+            self._crew.each(add, spans(vector.numel()))
+
+    def adder(self, vector: Tensor) -> Callable[[slice], None] | None:
+        """Return a function that computes vector += beta e for a span, which any thread may call; None: e is 0."""
+        if (residual := self.fitting(vector)) is None:
+            return None
+        decay, total, kept = self.decay, vector.numpy(), residual.numpy()
+
+        def add(span: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
+                np.add(total[span], kept[span] if decay == 1.0 else kept[span] * decay, out=total[span])
+
+        return add
 
     def fitting(self, vector: Tensor) -> Tensor | None:
         """Return the residual on the device of `vector`; InputError when its size is another."""
@@ -86,17 +98,6 @@ class ErrorFeedback:
         free = self._residual if self._residual is not None else torch.empty_like(vector)
         self._residual = vector
         return free
-
-    def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
-        """Apply `work` to each span of `vector` and the residual."""
-        assert self._residual is not None
-        total, residual = vector.numpy(), self._residual.numpy()
-
-        def share(span: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
-                work(total[span], residual[span])
-
-        self._crew.each(share, spans(total.size))
 
     def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: Ranges | None = None) -> None:
         """Return a refused contribution of `codec` to the residual.

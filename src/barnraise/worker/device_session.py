@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from barnraise.compression.device_selection import DeviceFeedback, add_read
+from barnraise.core.errors import PayloadError
 from barnraise.training.transfers import copy_in
-from barnraise.worker.stages import Clip, Difference, Draft
+from barnraise.worker.stages import NOT_FINITE, Clip, Difference, Draft
 from barnraise.worker.stateful import StatefulSession
 from barnraise.worker.update_path import Opened, UpdatePath
 
@@ -24,6 +25,10 @@ class DeviceDifference(Difference):
 
     def forward(self, update: Draft) -> None:
         update.vector.sub_(update.end).mul_(float(np.float32(update.scale)))
+        if self.feedback:
+            self.feedback.add(update.vector)
+        if not (update.whole or torch.isfinite(torch.stack(torch.aminmax(update.vector))).all()):
+            raise PayloadError(NOT_FINITE)
 
 
 class DeviceClip(Clip):

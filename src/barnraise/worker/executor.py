@@ -181,10 +181,10 @@ class WorkerExecutor:
         """Encode and keep the update of a task; None when it is not finite."""
         ends.copied.wait()
         try:
-            if ends.line == self.course.lost or not _finite(ends.reached):
-                raise PayloadError("the task began or ended in numbers that are not finite")
+            if ends.line == self.course.lost:
+                raise PayloadError("the task began in numbers that are not finite")
             payload = self._encoded(task, ends, steps, leaving=self.leaving.is_set())
-        except PayloadError:  # or the difference of start and end overflows
+        except PayloadError:
             self.course.failed(steps, ends.line)
             return None
         self.payloads[task.id] = payload

@@ -76,7 +76,7 @@ class UpdatePath:
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
         self.feedback = self.feedback_kind(codec, decay, crew) if error_feedback and leaves_out else None
         self.stages: list[WorkerStage] = [
-            self.difference(crew),
+            self.difference(crew, self.feedback),
             *([Feedback(self.feedback)] if self.feedback else []),
             Encode(),
             *([self.clip(update_clip, crew)] if update_clip is not None else []),

@@ -10,6 +10,7 @@ import torch
 from barnraise import aggregation, compression, training
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.core.errors import PayloadError
 from barnraise.core.types import Contribution, ParameterRange
 from barnraise.worker.update_path import UpdatePath
 
@@ -205,3 +206,16 @@ def test_a_refused_fragment_goes_back_to_its_place() -> None:
     assert not sender.feedback.residual[40:80].any()
     sender.settle(payload, accepted=False)
     torch.testing.assert_close(sender.feedback.residual, delta)
+
+
+@pytest.mark.parametrize("place", [5, 150])
+def test_an_update_that_is_not_finite_anywhere_is_refused_and_the_residual_stays(place: int) -> None:
+    sender = path(fragments=True)
+    sender.send(torch.randn(SIZE), torch.randn(SIZE))
+    assert sender.feedback is not None
+    assert sender.feedback.residual is not None
+    before, reached = sender.feedback.residual.clone(), torch.randn(SIZE)
+    reached[place] = torch.nan
+    with pytest.raises(PayloadError, match="not finite"):
+        sender.send(torch.randn(SIZE), reached, covered=(0, 100))
+    assert torch.equal(sender.feedback.residual, before)
