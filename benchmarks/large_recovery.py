@@ -1,7 +1,7 @@
 """Measure joining and recovery of a large model over a slow link, with real processes: a controller and two workers.
 
     python benchmarks/large_recovery.py [--size 20m]          4 GB of memory, some minutes
-    python benchmarks/large_recovery.py --size 124m           10 GB, a quarter of an hour
+    python benchmarks/large_recovery.py --size 124m           about 13 GB, and 7 minutes for the first download alone
 
 The first worker has no slow link, so that there is work all the time. The second one joins over an emulated link of 10
 Mbit/s and 50 ms there and back: how long until its first contribution is accepted? It is killed with SIGKILL: when is

@@ -86,7 +86,7 @@ def _measured(found: Measurements) -> Iterator[str]:
             (f"{version}", *(value_text(values[name]) if name in values else "" for name in names))
             for version, values in found.values.items()
         ]
-        yield from table(("version", *map(printable, names)), _thinned(rows), right=1 + len(names))
+        yield from table(("version", *map(markdown, names)), _thinned(rows), right=1 + len(names))
     if found.newest is not None:
         yield from _section("Samples")
         yield "Greedy completions of the same prompts."

@@ -73,6 +73,10 @@ def measured_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[P
         key = "prompts" if section.prompts else "samples"
         text = f"is given, but only a {CAUSAL} writes text, and the problem of this model is {problem}; leave it out"
         yield Problem(("evaluation", key), text)
+    for place, name in enumerate(section.metrics):
+        if traits_of(name).needs in (ANSWERS, CHOICES) and (problem := entry_of(model).name) != CAUSAL:
+            text = f"is {name}, but only a {CAUSAL} answers, and the problem of this model is {problem}; leave it out"
+            yield Problem(("evaluation", "metrics", place), text)
     if section.prompts and not isinstance(run_file.data, FileData):
         text = f"is given, but data of kind {run_file.data.kind} is no text; give samples instead"
         yield Problem(("evaluation", "prompts"), text)

@@ -148,14 +148,10 @@ class Ending(Part):
     def _settle(self) -> Steps:
         """Finish once the last version is measured, by its loss and the run's metrics, and durable."""
         state = self.state
-        if (
-            not state.progress.final
-            or state.closing is not None
-            or self.finished
-            or self.evaluation.busy
-            or self.measuring.awaited
-            or self.checkpointing
-        ):
+        if not state.progress.final or state.closing is not None or self.finished:
+            return
+        yield from self.measuring.look()
+        if self.evaluation.busy or self.measuring.awaited or self.checkpointing:
             return
         if not self.evaluation.done:
             yield from self.evaluation.measure()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 BATCH_ROWS = 16
+
+TOKENS_AT_ONCE = 2048
+"""Tokens that pass through the model at once, at most, unless one row has more: their logits are all in memory."""
 
 Tokens = Sequence[int]
 
@@ -35,13 +38,28 @@ def greedy(
     room = [context - len(prompt) for prompt in prompts]
     most = room if most is None else [min(pair) for pair in zip(room, most, strict=True)]
     found: list[list[int]] = [[] for _ in prompts]
-    order = sorted((row for row in range(len(prompts)) if most[row] > 0), key=lambda row: len(prompts[row]))
-    for start in range(0, len(order), batch):
-        rows = order[start : start + batch]
+    lengths = {row: len(prompts[row]) for row in range(len(prompts)) if most[row] > 0}
+    for rows in batches_of(lengths, batch):
         together = _Together([prompts[row] for row in rows], [most[row] for row in rows], frozenset(stops))
         for row, completion in zip(rows, together.run(module, stopped), strict=True):
             found[row] = completion
     return found
+
+
+def batches_of(lengths: Mapping[int, int], most: int = BATCH_ROWS) -> Iterator[list[int]]:
+    """Yield batches of rows with these lengths, the shortest first: at most `most` rows, of TOKENS_AT_ONCE tokens.
+
+    >>> list(batches_of({0: 900, 1: 5, 2: 1000, 3: 4000}))
+    [[1, 0], [2], [3]]
+    """
+    found: list[int] = []
+    for row in sorted(lengths, key=lambda row: lengths[row]):
+        if found and (len(found) >= most or (len(found) + 1) * lengths[row] > TOKENS_AT_ONCE):
+            yield found
+            found = []
+        found.append(row)
+    if found:
+        yield found
 
 
 class _Together:

@@ -15,7 +15,7 @@ from barnraise.data import tokenizers
 from barnraise.data.questions import CodedChoice, Question, Questions
 from barnraise.data.shards import Dataset
 from barnraise.training.local import CPU, tensors
-from barnraise.training.metrics.generation import BATCH_ROWS, Stopped, greedy
+from barnraise.training.metrics.generation import BATCH_ROWS, Stopped, batches_of, greedy
 from barnraise.training.problem import Problem
 
 SPARE = 8
@@ -96,11 +96,9 @@ def log_likelihoods(
     Rows of a batch are filled up behind their end, where a causal model's earlier predictions do not look.
     """
     found = [0.0] * len(choices)
-    order = sorted(range(len(choices)), key=lambda place: len(choices[place].ids))
-    for first in range(0, len(order), BATCH_ROWS):
+    for places in batches_of({place: len(choice.ids) for place, choice in enumerate(choices)}):
         if stopped():
             raise Stopped
-        places = order[first : first + BATCH_ROWS]
         longest = max(len(choices[place].ids) for place in places)
         ids = torch.zeros(len(places), longest, dtype=torch.int64)
         for row, place in enumerate(places):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnraise.controller.state import effects
+from barnraise.controller.state import events as ev
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.measured import TextSample
@@ -81,6 +82,19 @@ def test_the_end_of_a_run_waits_for_the_last_measurement() -> None:
             answer(engine, job)
         train(engine)
     assert engine.state.progress.finished
+
+
+def test_a_run_that_is_stopped_measures_its_last_version() -> None:
+    engine = run()
+    answer(engine, measures(engine)[0])
+    train(engine, times=2)
+    engine.handle(ev.StopRequested("asked to"))
+    train(engine)
+    assert engine.state.progress.final
+    (job,) = measures(engine)
+    answer(engine, job)
+    assert engine.state.progress.finished
+    assert engine.state.record.measured == engine.state.newest.version > 0
 
 
 def test_a_run_without_metrics_measures_nothing() -> None:
