@@ -54,6 +54,15 @@ class DeviceSession(StatefulSession):
     def _record(self, start: Tensor, moved: Tensor) -> None:
         start.add_(moved)
 
+    def _brought(self, movement: Tensor) -> Tensor:
+        there = self._vector()
+        copy_in(movement, there)
+        self.published.reuse(movement)
+        return there
+
+    def _used(self, movement: Tensor) -> None:
+        self._free.append(movement)
+
     def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
         own, share, feedback = self._vector(), self.published.share, self.path.feedback
         copy_in(self.published.parameters, own)

@@ -154,7 +154,7 @@ class StatefulSession(TaskSession):
         self._prepared = None
         if offset.movement is not None:
             self.trainer.follow(offset.movement, offset.steps, task.learning_rate, self._downlink.version_momentum)
-            self.published.reuse(offset.movement)
+            self._used(offset.movement)
         start, added = self._running(), self.trainer.shift(offset.vector)
 
         def record() -> None:
@@ -186,7 +186,15 @@ class StatefulSession(TaskSession):
                     movement = None
             self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
             self._merge(start, here, [payload.opened(len(here)) for payload in self.unmerged.values()])
-        return Offset(here, movement, steps)
+        return Offset(here, None if movement is None else self._brought(movement), steps)
+
+    def _brought(self, movement: Tensor) -> Tensor:
+        """Return the movement of versions, float32 [d] in main memory, where the trainer follows it."""
+        return movement
+
+    def _used(self, movement: Tensor) -> None:
+        """Take the memory of a movement back that the trainer has followed."""
+        self.published.reuse(movement)
 
     def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
         """Overwrite `here` with the offset, by all threads."""
