@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu docs docs-site coverage matrix clean
+.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu gpu-miles docs docs-site coverage matrix clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -61,7 +61,7 @@ chaos: install  ## play SEEDS=10000 small clusters under random fault plans, wit
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
 bench: install  ## run the benchmarks, each prints its comparison (an hour; those over slow links: bench-miles)
-	@set -e; for script in $(filter-out benchmarks/miles% benchmarks/reach.py,$(BENCHMARKS)); do \
+	@set -e; for script in $(filter-out benchmarks/miles% benchmarks/reach.py benchmarks/gpu_miles.py,$(BENCHMARKS)); do \
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 
@@ -80,8 +80,11 @@ bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time 
 	$(BIN)/python benchmarks/miles_race.py --results runs/race.jsonl --pictures runs/figures
 	$(BIN)/python benchmarks/miles_joiner.py
 
-gpu: install  ## what only a CUDA device can show, in eight minutes at most; skipped with the reason where there is none
+gpu: install  ## what only a CUDA device can show, in nine minutes at most; skipped with the reason where there is none
 	$(BIN)/python benchmarks/gpu.py
+
+gpu-miles: install  ## on a CUDA device: time of four workers behind slow links to a lone one's loss; resumes, PART=NAME plays one part
+	$(BIN)/python benchmarks/gpu_miles.py --results runs/gpu-miles.jsonl $(if $(PART),--part $(PART))
 
 docs: install  ## write the generated pages under docs/
 	$(BIN)/python -m barnraise.cli.reference

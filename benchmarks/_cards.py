@@ -29,13 +29,13 @@ def peak_operations(name: str) -> float | None:
     return next((peak for part, peak in PEAKS.items() if part in name), None)
 
 
-def operations_a_token(num_parameters: int, layers: int, hidden: int, context: int) -> float:
+def operations_a_token(num_parameters: int, layers: int, hidden: int, context: int, *, frozen: bool = False) -> float:
     """Return the floating-point operations that training takes for one token.
 
-    Each parameter takes two operations forward and four backward. Attention's scores and sums come on top (Chowdhery et
-    al. 2022, "PaLM", appendix B).
+    Each parameter takes two operations forward and four backward, or two where it is `frozen`. Attention's scores and
+    sums come on top (Chowdhery et al. 2022, "PaLM", appendix B).
     """
-    return 6.0 * num_parameters + 12.0 * layers * hidden * context
+    return (4.0 if frozen else 6.0) * num_parameters + 12.0 * layers * hidden * context
 
 
 class Clock:

@@ -60,10 +60,10 @@ class Row:
         return f"{statistics.fmean(self.times):.0%}" + (f" ({low:.0%} to {high:.0%})" if len(self.times) > 1 else "")
 
 
-def table(found: list[Row]) -> Iterator[str]:
-    """Yield a table in Markdown: a row for each side, a column for each R."""
+def table(found: list[Row], heading: str = "R = {:,.0f}") -> Iterator[str]:
+    """Yield a table in Markdown: a row for each side, a column for each R (or what `heading` makes of it)."""
     ratios = sorted({row.ratio for row in found})
-    yield f"| side | {' | '.join(f'R = {ratio:,.0f}' for ratio in ratios)} |"
+    yield f"| side | {' | '.join(map(heading.format, ratios))} |"
     yield "|" + "---|" * (len(ratios) + 1)
     for side in dict.fromkeys(row.side for row in found):
         at = {row.ratio: row for row in found if row.side == side}

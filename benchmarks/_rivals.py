@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from barnraise.compression import catalog as codecs
 from barnraise.compression.base import Codec
 from barnraise.compression.feedback import ErrorFeedback
 from barnraise.config import load
-from barnraise.data.batches import batch_of
+from barnraise.data.batches import Batch, batch_of
 from barnraise.plan import Purpose, resolve
 from barnraise.training.local import LocalTrainer
 from barnraise.training.schedule import Schedule
@@ -52,10 +52,10 @@ POINTS = 10
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to train: `kind` is lone, diloco, streaming, sparse or heloco; `workers` share `excess` lone budgets.
+    """One way to train: `kind` is lone, ddp, diloco, streaming, sparse or heloco.
 
-    `wait` is the number of steps after which Streaming DiLoCo takes a fragment of `fragments` in. `average` is the
-    share of the run over which a lone worker averages its versions.
+    `workers` share `excess` lone budgets. `wait` is the number of steps after which Streaming DiLoCo takes a fragment
+    of `fragments` in. `average` is the share of the run over which a lone worker, or DDP, averages its versions.
     """
 
     kind: str
@@ -83,8 +83,6 @@ class Recipe:
 
         `ratio` is R with the tokens of a step of one row.
         """
-        if self.kind == "lone":
-            return 1.0
         sent = self.bytes_a_value(size) * ratio / 6 / self.batch  # steps that one payload takes one way
         ring = 2 * (self.workers - 1) / self.workers * sent
         match self.kind:
@@ -95,7 +93,16 @@ class Recipe:
                 return 1.0 + (self.workers - 1) * sent / self.steps
             case "heloco":
                 return 1.0 + 2 * sent / self.steps
-        return 1.0 + ring / self.steps
+        return self.with_ring(ring)
+
+    def with_ring(self, ring: float) -> float:
+        """Return the time of a run over that of its steps alone, where an exchange of all takes `ring` steps.
+
+        DDP hides its exchange behind the step as far as it can, and a lone worker has none.
+        """
+        if self.kind == "ddp":
+            return max(1.0, ring)
+        return 1.0 if self.kind == "lone" else 1.0 + ring / self.steps
 
 
 class Measured(NamedTuple):
@@ -161,12 +168,16 @@ class Worker:
     def train(self, steps: int) -> None:
         """Take `steps` steps from `vector`, which then holds the result."""
         self.trainer.load(self.vector)
-        for _ in range(steps):
-            places = (self.done * self._batch + np.arange(self._batch)) % len(self._order)
-            batch = batch_of(self._rows[self._order[places]], self._form)
-            self.done += 1
+        for batch in self.batches(steps):
             self.trainer.step(batch, self._rate(self.done / self._num_steps))
         self.vector.copy_(self.trainer.flat.vector)
+
+    def batches(self, steps: int) -> Iterator[Batch]:
+        """Yield the batches of its next steps."""
+        for _ in range(steps):
+            places = (self.done * self._batch + np.arange(self._batch)) % len(self._order)
+            self.done += 1
+            yield batch_of(self._rows[self._order[places]], self._form)
 
     def sent(self, update: Tensor, where: slice = slice(None)) -> Tensor:
         """Return `update` as the others see it; the residual keeps what the codec leaves out."""
@@ -187,14 +198,20 @@ def play(bench: Bench, recipe: Recipe, lone_tokens: float) -> list[Measured]:
     def rate(progress: float) -> float:
         return peak * schedule.rate(round(1e6 * progress), 1_000_000)
 
-    workers = [Worker(bench, recipe, rank, rate, num_steps) for rank in range(recipe.workers)]
-    ways = {"lone": lone, "streaming": streaming, "heloco": heloco}
+    taken = together(recipe) if recipe.kind == "ddp" else recipe
+    workers = [Worker(bench, taken, rank, rate, num_steps) for rank in range(taken.workers)]
+    ways = {"lone": lone, "ddp": lone, "streaming": streaming, "heloco": heloco}
     found, due = [Measured(0, 0, bench.loss(bench.start))], num_steps / POINTS
     for steps, version in ways.get(recipe.kind, rounds)(bench, recipe, workers, num_steps):
         if steps >= due - 1e-9 or steps >= num_steps:
             found.append(Measured(steps, steps * step_tokens * recipe.workers, bench.loss(version())))
             due = (math.floor(steps / num_steps * POINTS + 1e-9) + 1) * num_steps / POINTS
     return found
+
+
+def together(recipe: Recipe) -> Recipe:
+    """Return the recipe of one worker that takes the rows of all: the steps of DDP, whose gradients are averaged."""
+    return replace(recipe, workers=1, batch=recipe.workers * recipe.batch)
 
 
 Versions = Iterator[tuple[int, Callable[[], Tensor]]]

@@ -24,6 +24,9 @@ from barnraise.transport.links.presets import parse
 
 SHAPE = {"n_embd": 64, "n_layer": 2, "n_head": 4, "activation_function": "gelu_pytorch_tanh"}
 MODEL = {"architecture": "gpt2", "config": SHAPE}
+MEMORY = 1 << 40
+"""Bytes of a worker: no run is refused."""
+
 GOLDEN = 0.618
 """Share of the rows by which each order begins later than the one before."""
 
@@ -238,7 +241,7 @@ def play(name: str, learning_rate: float, seed: int, order: int, setting: Settin
     if side.hosted:
         content["network"] = {"controller_link": text}
     plan = resolve(load(content), purpose=Purpose.SIMULATE, nodes=side.workers)
-    fleet = [Machine(f"n{index}", setting.rate, link) for index in range(side.workers)]
+    fleet = [Machine(f"n{index}", setting.rate, link, MEMORY) for index in range(side.workers)]
     trial = Trial(
         side.workers, fleet=fleet, real=True, seed=seed, skipped=skipped_by(order), device=setting.task.device,
         flops=setting.flops,

@@ -1,6 +1,6 @@
 """Measure training on a CUDA device: its losses beside the CPU, its speed beside a plain loop, its exchanges.
 
-    make gpu                            at most eight minutes; says so and ends where there is no card
+    make gpu                            at most nine minutes; says so and ends where there is no card
     python benchmarks/gpu.py --quick    in small; without a card a rehearsal on the CPU, whose figures say nothing
 
     replicas    four workers train on the card, versions are made of their payloads: all replicas have one digest
@@ -8,14 +8,19 @@
                 PyTorch loop (the same model, autocast to bfloat16, fused AdamW, clipping), in turns; and the share of
                 what the card can do at best (MFU), counting 6 N + 12 layers hidden context operations a token.
                 Target: >= 95% of the loop
-    exchange    of as many parameters, by part: copied from the card, made an update (`sparse_loco`), a version taken
-                in (`int4`) and checked, copied to the card
+    adamw, muon, 8-bit, offload, checkpointing, compile, lora, qlora
+                the same model with one option: tokens/s, MFU, the card's memory, and its idle share, which is that of
+                the time in which the profiler sees no kernel run
+    tasks       tasks of 30 steps of that model whose updates go up in `sparse_loco`, with a version (`int4`) in the
+                midst of each: the share of the time in steps, and the card's idle share
+    exchange    of as many parameters, by part: copied from the card, made an update (`sparse_loco`) in main memory and
+                on the card, a version taken in (`int4`) and checked, copied to the card
     runs        `barnraise train` with `device: cuda` and `precision: bfloat16`, one worker and four that share the
                 card, in synchronous rounds; held-out losses beside those of the same run file on the CPU in float32
 
-Each part prints its measurements. After `--deadline` seconds no further part begins and the benchmark ends those
-that run, so that earlier measurements remain valid. The exit code is 1 when a check fails: unequal replicas, or a loss
-more than 5% above the CPU's.
+Each part prints its measurements, and the last lines are a table with the card's name. After `--deadline` seconds no
+further part begins and the benchmark ends those that run, so that earlier measurements remain valid. The exit code is 1
+when a check fails: unequal replicas, or a loss more than 5% above the CPU's.
 """
 
 from __future__ import annotations
@@ -28,130 +33,32 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+from _card_bench import FULL, QUICK, Bench, make_executor
+from _card_options import TRAINING, table, tasks, training
 from _cards import Clock, Plain, Rows, operations_a_token, peak_operations
-from _races import files
-from large import DOWN, UP, make_server, make_version, status, timed, updates
+from large import DOWN, UP, make_server, make_version, timed, updates
 
-from barnraise.assembly.engine_settings import worker_settings
-from barnraise.config import load
+from barnraise import compression
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.tensors.parameter_server import Made
+from barnraise.core.threads import Crew
 from barnraise.core.types import News, ParameterRange, Update
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.ledger.view import LedgerView
-from barnraise.models.build import build
-from barnraise.models.config import describe
 from barnraise.models.vectors import digest
-from barnraise.plan import resolve
 from barnraise.training.local import LocalTrainer
-from barnraise.worker.building import make_trainer
+from barnraise.worker.device_session import DevicePath
 from barnraise.worker.executor import WorkerExecutor
-from barnraise.worker.options import Means
+from barnraise.worker.update_path import UpdatePath
 
 TOLERANCE = 0.05
 NODES, LOWEST_RATIO = 4, 0.95
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The sizes of the models, batches and runs that the benchmark measures."""
-
-    run_model: dict[str, int]
-    run_tokens: int
-    run_batch: int
-    run_context: int
-    run_files: list[str]
-    crowds: tuple[int, ...]  # how many workers share the device, run by run
-    model: dict[str, int]  # the model of `speed` and `exchange`
-    vocabulary: int
-    context: int
-    batch: int
-    steps: int  # a turn
-    turns: int
-
-
-README = Path(__file__).parents[1] / "README.md"
-FULL = Scale(
-    {"hidden_size": 192, "num_layers": 4, "num_heads": 6}, 400_000, 8, 128, files("modules"), (1, 4),
-    {"hidden_size": 768, "num_layers": 12, "num_heads": 12}, 50257, 1024, 8, 20, 5,
-)  # fmt: skip
-QUICK = Scale(
-    {"hidden_size": 32, "num_layers": 1, "num_heads": 2}, 2_048, 4, 32, [str(README)], (2,),
-    {"hidden_size": 64, "num_layers": 2, "num_heads": 2}, 500, 64, 2, 3, 2,
-)  # fmt: skip
-
-
-@dataclass
-class Bench:
-    """The state that all parts share: the device, the scale, the time, and the checks that failed."""
-
-    device: str
-    scale: Scale
-    clock: Clock
-    failed: list[str]
-
-    @property
-    def cuda(self) -> bool:
-        return self.device.startswith("cuda")
-
-    def check(self, holds: bool, text: str) -> None:
-        if not holds:
-            self.failed.append(text)
-            print(f"  FAILED: {text}", flush=True)
-
-    def attempt(self, part: Callable[[Bench], None]) -> None:
-        """Run a part; its failure does not stop the other parts."""
-        if self.cuda:
-            torch.cuda.reset_peak_memory_stats()
-        try:
-            part(self)
-        except Exception as error:
-            traceback.print_exc()
-            self.check(False, f"{part.__name__} broke down: {error}")
-
-    def finish_work(self) -> None:
-        """Wait until the device has finished its work."""
-        if self.cuda:
-            torch.cuda.synchronize()
-
-    def memory(self) -> str:
-        """The part's peak on the card, and the process's so far."""
-        card = f"{torch.cuda.max_memory_allocated() / 2**30:.2f} GiB on the card, " if self.cuda else ""
-        return f"{card}{status('VmHWM') / 2**30:.2f} GiB of the process's main memory"
-
-
-def settings_of(scale: Scale, context: int) -> Any:
-    """Return the settings that a run file with this module's codecs gives to workers."""
-    run_file = {
-        "model": {"architecture": "gpt2", "config": scale.model},
-        "data": {"kind": "text", "files": ["README.md"], "context": context},
-        "training": {
-            "precision": "bfloat16", "compression": UP, "downlink_compression": DOWN, "error_feedback_keep": 1.0,
-            "auto_tune": False, "batch_size": scale.batch,
-        },
-    }  # fmt: skip
-    return worker_settings(resolve(load(run_file)))
-
-
-def make_executor(
-    bench: Bench, model: dict[str, int], vocabulary: int, context: int
-) -> tuple[WorkerExecutor, dict[str, Any]]:
-    """A worker's executor with a fresh model on the device; and the model's config."""
-    resolved = dict(describe({"architecture": "gpt2", "config": model}, vocabulary, context))
-    settings = settings_of(bench.scale, context)
-    torch.manual_seed(0)
-    trainer = make_trainer(build(resolved), settings, Means(device=bench.device))
-    dataset: Any = SimpleNamespace(meta=None)
-    return WorkerExecutor(trainer, dataset, settings), resolved
 
 
 def taken_in(worker: WorkerExecutor, made: Made) -> int:
@@ -335,6 +242,12 @@ def exchange(bench: Bench) -> None:
     server = make_server(size, torch.get_num_threads())
     server.parameters.copy_(executor.replica)
     payloads, rows = updates(size), Rows(scale.vocabulary, scale.context, 2)
+    here, there = (
+        kind(
+            compression.create(UP), error_feedback=True, decay=1.0, update_clip=None, crew=Crew(torch.get_num_threads())
+        )
+        for kind in (UpdatePath, DevicePath)
+    )
     seconds, reached = dict[str, list[float]](), list[int]()
 
     def part(name: str, work: Callable[[], object]) -> None:
@@ -346,7 +259,9 @@ def exchange(bench: Bench) -> None:
         part("copy to the card", lambda start=start: trainer.load(start))
         trainer.run(rows.batches(1, 2), 1e-4)
         part("copy from the card", lambda host=host: host.__setitem__(0, trainer.flat.vector.cpu()))
-        part("update", lambda start=start, host=host: executor.path.send(start, host[0]))
+        part("update in main memory", lambda start=start, host=host: here.send(start, host[0]))
+        ends = executor.replica.to(trainer.device, copy=True), trainer.flat.vector.clone()
+        part("update on the card", lambda ends=ends: there.send(*ends))
         made = make_version(server, payloads)
         part("take a version in", lambda made=made: reached.append(taken_in(executor, made)))
         if not bench.clock.left:
@@ -358,14 +273,21 @@ def exchange(bench: Bench) -> None:
     print(f"  {bench.memory()}", flush=True)
 
 
-PARTS = {"replicas": replicas, "speed": speed, "exchange": exchange, "runs": runs}
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "replicas": replicas,
+    "speed": speed,
+    **{name: partial(training, name=name) for name in TRAINING},
+    "tasks": tasks,
+    "exchange": exchange,
+    "runs": runs,
+}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="the CPU only rehearses (cuda)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="(all)")
-    parser.add_argument("--deadline", type=float, default=470.0, help="seconds (470)")
+    parser.add_argument("--deadline", type=float, default=530.0, help="seconds (530)")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     return parser.parse_args()
 
@@ -380,7 +302,6 @@ def main() -> int:
         "cuda" if there and options.device == "cuda" else "cpu",
         QUICK if options.quick else FULL,
         Clock(options.deadline),
-        [],
     )
     torch.set_num_threads(1 if options.quick else min(8, os.cpu_count() or 1))
     what = torch.cuda.get_device_name() if bench.cuda else "rehearsal on the CPU: these figures say nothing"
@@ -390,10 +311,12 @@ def main() -> int:
             print(f"{name}: no time left", flush=True)
             continue
         print(f"{name}:", flush=True)
-        took = timed(partial(bench.attempt, PARTS[name]))
+        took = timed(partial(bench.attempt, name, PARTS[name]))
         if bench.cuda:
             torch.cuda.empty_cache()
         print(f"  took {took:.1f} s", flush=True)
+    if bench.rows:
+        print(f"\n{table(bench.rows, what)}", flush=True)
     return 1 if bench.failed else 0
 
 

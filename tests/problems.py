@@ -15,10 +15,11 @@ import barnraise
 
 @dataclass
 class Line(barnraise.Problem):
-    """Fits a line to points; `fault` says what goes wrong in the loss of every row with an x above 0.99."""
+    """Fits a line to points; `fault` says what goes wrong in the loss of every row with an x above `odd_from`."""
 
     slope: float = 2.0
     fault: str = ""
+    odd_from: float = 0.99
 
     columns = (
         barnraise.RowColumn(name="x", dtype="float32", shape=(3,)),
@@ -35,7 +36,7 @@ class Line(barnraise.Problem):
 
     def loss(self, module: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, int]:
         each = (module(batch["x"])[:, 0] - batch["y"]) ** 2
-        odd = batch["x"][:, 0] > 0.99
+        odd = batch["x"][:, 0] > self.odd_from
         if self.fault == "raises" and bool(odd.any()):
             raise ValueError("a row is odd")
         if self.fault == "nan":

@@ -74,7 +74,7 @@ def run_peer(peer: Peer, trial: Trial, namespaces: list[str]) -> tuple[Result, l
         processes = []
         for rank, output in enumerate(outputs):
             command = [str(trial.python), str(FOLDER / peer.script), str(folder / "job.json"), str(rank)]
-            processes.append(stack.enter_context(_process(namespaces[rank + 1], command, output)))
+            processes.append(stack.enter_context(process(namespaces[rank + 1], command, output)))
             counters.pids[rank + 1] = processes[-1].pid
 
         def found(kind: str) -> list[list[dict[str, Any]]]:
@@ -114,7 +114,7 @@ class Barnraise:
         self.counters = self._stack.enter_context(Counters({}))
         served = self.folder / "serve.out"
         command = [sys.executable, "-m", "barnraise.cli.main", "serve", str(self.path)]
-        self.host = self._stack.enter_context(_process(self.namespaces[0], command, served))
+        self.host = self._stack.enter_context(process(self.namespaces[0], command, served))
         self.counters.pids[0] = self.host.pid
         _wait(lambda: bool(_invite(served)), READY_SECONDS, [self.host], [served])
         self._invite = _invite(served)
@@ -129,9 +129,9 @@ class Barnraise:
         self.outputs.append(self.folder / f"worker{rank}.out")
         command = [sys.executable, str(FOLDER / "barnraise_join.py"), str(self.trial.speed), self._invite]
         command += ["--name", f"w{rank}", "--home", str(self.folder / "home"), "--threads", "1"]
-        process = self._stack.enter_context(_process(self.namespaces[rank + 1], command, self.outputs[-1]))
-        self.processes.append(process)
-        self.counters.pids[rank + 1] = process.pid
+        joined = self._stack.enter_context(process(self.namespaces[rank + 1], command, self.outputs[-1]))
+        self.processes.append(joined)
+        self.counters.pids[rank + 1] = joined.pid
 
     def started(self) -> dict[str, float]:
         """When each worker took its first step; returns once all have."""
@@ -199,20 +199,20 @@ def _result(
 
 
 @contextlib.contextmanager
-def _process(namespace: str, command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(namespace: str, command: list[str], output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a namespace, with all that it starts in a group of its own; killed at the end."""
     with output.open("wb") as file:
-        process = subprocess.Popen(
+        running = subprocess.Popen(
             ["ip", "netns", "exec", namespace, *command],
             stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
     try:
-        yield process
+        yield running
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
 
 
 def _wait(

@@ -19,6 +19,7 @@ ALLOWED = {
     ("config/schema.py", "TrainingSection"): KEYS,
     ("config/schema.py", "ControllerSection"): KEYS,
     ("config/schema.py", "RunFile"): "the sections themselves",
+    ("config/data_sections.py", "Fields"): KEYS,
     ("config/data_sections.py", "SatData"): KEYS,
     ("config/trial_sections.py", "FaultSection"): KEYS,
 }

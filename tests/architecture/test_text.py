@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ["src", "tests", "docs", "examples", "benchmarks", "scripts", ".ci"]
-NOT_TEXT = {".bin", ".gz", ".npz", ".png", ".pyc", ".safetensors"}
+NOT_TEXT = {".bin", ".gz", ".nbc", ".nbi", ".npz", ".png", ".pyc", ".safetensors"}
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix not in NOT_TEXT]
 TEXTS += [path for path in sorted(ROOT.iterdir()) if path.suffix in {".md", ".toml", ".txt"} or path.name == "Makefile"]
 TEXTS = [path for path in TEXTS if path.is_file()]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM
 
 from barnraise.account.account import read
 from barnraise.ledger import RunDirectory
@@ -98,6 +100,50 @@ def test_a_machine_without_the_problem_declines_and_others_continue(barnraise, k
     assert nodes["ann"].tokens > 0
     assert nodes["bob"].tokens == 0
     assert said in nodes["bob"].reason, "the host is told"
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+def test_a_model_of_texts_from_texts_learns_completions(barnraise, tmp_path: Path) -> None:
+    lines = [json.dumps({"prompt": f"{a} plus {b}", "completion": str(a + b)}) for a in range(60) for b in range(20)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    content = {
+        "model": {
+            "architecture": "t5",
+            "config": {"d_model": 32, "num_layers": 1, "num_heads": 2, "d_kv": 16, "d_ff": 64},
+        },
+        "data": {"kind": "instruct", "files": ["pairs.jsonl"], "context": 32},
+        "workers": [{"name": "ann"}],
+        "training": {"tokens": 40_000, "batch_size": 8, "local_steps": 5, "learning_rate": 0.01},
+        "evaluation": {"times": 2},
+    }
+    (tmp_path / "run.yaml").write_text(json.dumps(content))
+    train = barnraise("train", "run.yaml", "--json")
+    assert train.wait() == 0, train.text()
+    result = train.json()
+    assert result["final_loss"] < 0.5 * result["first_loss"]
+    folder = Path(result["run_dir"]) / "model"
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    written = model.generate(torch.tensor([[*b"2 plus 2"]]), max_new_tokens=4)
+    assert written[0, 0] == model.generation_config.decoder_start_token_id
+    assert verify(RunDirectory(Path(result["run_dir"]))).findings == []
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+def test_a_loss_that_is_nan_on_all_rows_ends_no_worker_and_the_run_says_that_it_waits(
+    barnraise, known: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, fault="nan", odd_from=-2.0)
+    content = json.loads(path.read_text()) | {"workers": [{"name": "ann"}]}
+    path.write_text(json.dumps(content))
+    train = barnraise("train", str(path), prefix=[])
+    said = "the problem Line has a loss or a gradient that is not finite in all steps of a task"
+    train.wait_for(lambda text: "the run waits: its workers gave the last 10 tasks back" in " ".join(text.split()))
+    text = " ".join(train.text().split())
+    assert f"ann gave a task back: {said}" in text
+    assert "diverged" not in text
+    train.kill()
 
 
 @pytest.mark.slow

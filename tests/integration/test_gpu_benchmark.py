@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+HEAD = "tokens/s", "of AdamW", "MFU", "card GiB", "card idle |"
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -34,25 +36,47 @@ def test_without_a_card_it_says_so_in_a_line() -> None:
     assert found.stdout.count("\n") == 1
 
 
+def table(text: str) -> list[list[str]]:
+    return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
 def test_the_rehearsal_passes_every_part_but_the_runs() -> None:
-    """Those are whole runs, which other tests have; `make bench-quick` rehearses them too."""
-    found = gpu("--quick", "--parts", "replicas", "speed", "exchange")
+    """Whole runs, and options of training, are in other tests; `make bench-quick` rehearses all."""
+    found = gpu("--quick", "--parts", "replicas", "speed", "adamw", "tasks", "exchange")
     assert found.returncode == 0, found.stdout + found.stderr
     assert "rehearsal on the CPU: these figures say nothing" in found.stdout
     assert "1 digest of all replicas and the server's parameters" in found.stdout
     assert "worker over plain loop: " in found.stdout
-    assert all(part in found.stdout for part in ("copy from the card", "update", "take a version in"))
+    parts = "copy from the card", "update in main memory", "update on the card", "take a version in"
+    assert all(part in found.stdout for part in parts)
+    assert re.search(r"exchange in main memory, \d+\.\d% of the time in steps", found.stdout)
+    head, _, *rows = table(found.stdout)
+    assert head == ["| rehearsal on the CPU: these figures say nothing", *HEAD]
+    assert [row[0] for row in rows] == ["| adamw", "| tasks of 3 steps"]
+
+
+@pytest.mark.campaign
+def test_the_rehearsal_passes_every_option_of_training() -> None:
+    options = ["muon", "8-bit", "offload", "checkpointing", "compile", "lora", "qlora"]
+    found = gpu("--quick", "--parts", *options)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert [row[0].removeprefix("| ") for row in table(found.stdout)[2:]] == options
 
 
 def test_measurements_are_kept_when_the_time_is_over() -> None:
     found = gpu("--quick", "--deadline", "0")
     assert found.returncode == 0
-    assert found.stdout.count("no time left") == 4
+    assert found.stdout.count("no time left") == 13
 
 
 def test_the_operations_of_gpt2(cards: Any) -> None:
     """6 N + 12 L H T: 0.86e9 operations a token at 1024 tokens."""
     assert cards.operations_a_token(124_439_808, 12, 768, 1024) == pytest.approx(0.8599e9, rel=1e-3)
+
+
+def test_the_operations_of_frozen_parameters(cards: Any) -> None:
+    whole, frozen = (cards.operations_a_token(10**6, 2, 64, 128, frozen=given) for given in (False, True))
+    assert whole - frozen == 2e6
 
 
 @pytest.mark.parametrize(

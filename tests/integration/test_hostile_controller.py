@@ -140,7 +140,7 @@ class Scripted:
             serving = asyncio.ensure_future(self.serve(listener))
             moments = self.folder / "moments.safetensors"
             options = WorkerOptions(uri, self.keys.public, "a", Keys.generate(), self.folder / "cache", moments)
-            options = replace(options, means=self.means)
+            options = replace(options, means=self.means, replica=self.folder / "replica")
             self.runtime = WorkerRuntime(options, say=say)
             try:
                 async with asyncio.timeout(90):

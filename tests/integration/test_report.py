@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from barnraise.assembly import addresses, solving
+from barnraise.assembly import addresses
 from barnraise.assembly.ending import summarise
 from barnraise.assembly.exporting import export_model
 from barnraise.assembly.hosting import Host, open_host
@@ -41,6 +41,7 @@ from barnraise.ledger import (
 )
 from barnraise.plan.purpose import SERVE, TRAIN
 from barnraise.plan.resolve import Plan, resolve
+from barnraise.training.metrics.generation import greedy
 
 from ..decisions import assigned, judged
 
@@ -155,12 +156,12 @@ def test_greedy_agrees_with_transformers(sat_run: tuple[RunDirectory, Plan]) -> 
     model, tokenizer = AutoModelForCausalLM.from_pretrained(run.model), AutoTokenizer.from_pretrained(run.model)
     prompts = torch.randint(3, len(tokenizer), (7, 9), generator=torch.Generator().manual_seed(0))
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    ours = solving.greedy(model.eval(), prompts.tolist(), context=30, eos=eos, pad=pad)
+    ours = greedy(model.eval(), prompts.tolist(), context=30, stops=(eos,))
     theirs = model.generate(
         prompts, attention_mask=torch.ones_like(prompts), max_length=30, do_sample=False, eos_token_id=eos,
         pad_token_id=pad,
     )  # fmt: skip
-    assert ours == theirs[:, 9:].tolist()
+    assert ours == [row[: row.index(eos) + 1] if eos in row else row for row in theirs[:, 9:].tolist()]
 
 
 def test_greedy_ends_when_every_row_has_ended(sat_run: tuple[RunDirectory, Plan]) -> None:
@@ -169,11 +170,11 @@ def test_greedy_ends_when_every_row_has_ended(sat_run: tuple[RunDirectory, Plan]
     run, _ = sat_run
     export_model(run)
     model = AutoModelForCausalLM.from_pretrained(run.model).eval()
-    first = solving.greedy(model, [[1, 5, 3]], context=30, eos=-1, pad=0)[0]
+    first = greedy(model, [[1, 5, 3]], context=30, stops=())[0]
     eos = first[4]
     cut = first.index(eos) + 1
-    assert solving.greedy(model, [[1, 5, 3]], context=30, eos=eos, pad=0) == [first[:cut]]
-    assert solving.greedy(model, [[1, 5, 3]], context=3, eos=eos, pad=0) == [[]]
+    assert greedy(model, [[1, 5, 3]], context=30, stops=(eos,)) == [first[:cut]]
+    assert greedy(model, [[1, 5, 3]], context=3, stops=(eos,)) == [[]]
 
 
 def test_export_holds_the_checkpoint_and_the_tokenizer(text_run: tuple[RunDirectory, Plan], tmp_path: Path) -> None:

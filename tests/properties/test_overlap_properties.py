@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from barnraise.core.types import Contribution, ParameterRange, RowRange, Train
+from barnraise.worker.device_session import DeviceSession
 from barnraise.worker.executor import WorkerExecutor
 
 from ..state_machine.engine import told
@@ -24,6 +25,8 @@ from ..tasks import train
 from ..unit.worker.test_executor import SIZE, STEPS, Trainer, publish
 
 TASKS, MOST_JOBS = 5, 4 * STEPS
+ON_DEVICE = "chunked_topk"
+OPTIONS = {"topk": {"ratio": 0.2, "half_values": False}, ON_DEVICE: {"ratio": 0.25, "chunk": 64}}
 
 
 class Gate(Executor):
@@ -68,9 +71,11 @@ class Story:
         self.steps = [torch.randn(SIZE, generator=generator) for _ in range(TASKS * STEPS)]
         trainer: Any = Trainer(iter([step.clone() for step in self.steps]))
         rows: Any = SimpleNamespace(rows=lambda shard, start, stop: np.zeros((stop - start, 4), np.uint16), meta=None)
-        options = {"ratio": 0.2, "half_values": False} if codec == "topk" else {}
+        trainer.exchanges_on_device = codec == ON_DEVICE
+        options = OPTIONS.get(codec, {})
         uplink = {"codec": codec, "options": options, "keep": 1.0, "decay": 1.0}
         self.worker = WorkerExecutor(trainer, rows, told(uplink=uplink))
+        assert isinstance(self.worker.course, DeviceSession) == (codec == ON_DEVICE)
         if gate is not None:
             self.worker.encode_on(gate)
         self.orders, self.refused, self.share, self.gate = iter(orders), refused, share, gate
@@ -139,19 +144,23 @@ def story(orders: list[Order], refused: set[int], codec: str, share: float) -> S
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
+@pytest.mark.parametrize("codec", OPTIONS)
 @settings(max_examples=20)
 @given(orders=ORDERS, refused=st.sets(st.integers(1, TASKS)))
-def test_every_step_is_in_one_update_or_in_the_residual(orders: list[Order], refused: set[int], share: float) -> None:
-    found = story(orders, refused, "topk", share)
+def test_every_step_is_in_one_update_or_in_the_residual(
+    orders: list[Order], refused: set[int], codec: str, share: float
+) -> None:
+    found = story(orders, refused, codec, share)
     sent = sum(update for number, update in found.updates.items() if number not in refused)
     assert sorted(found.updates) == list(range(1, TASKS + 1))
     torch.testing.assert_close(sent + found.residual(), sum(found.steps), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("codec", OPTIONS)
 @settings(max_examples=20)
 @given(orders=ORDERS)
-def test_a_lone_worker_is_where_it_would_be_without_an_exchange(orders: list[Order]) -> None:
-    found = story(orders, set(), "topk", 1.0)
+def test_a_lone_worker_is_where_it_would_be_without_an_exchange(orders: list[Order], codec: str) -> None:
+    found = story(orders, set(), codec, 1.0)
     torch.testing.assert_close(found.worker.course.start, sum(found.steps), rtol=1e-4, atol=1e-4)
 
 
@@ -167,13 +176,14 @@ def test_without_a_residual_the_updates_are_those_of_the_sequential_order(
         torch.testing.assert_close(found.updates[number], update, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("codec", OPTIONS)
 @settings(max_examples=20)
 @given(orders=ORDERS)
-def test_a_worker_is_at_the_version_with_its_own_residual(orders: list[Order]) -> None:
+def test_a_worker_is_at_the_version_with_its_own_residual(orders: list[Order], codec: str) -> None:
     """Once all of its updates are merged, and between two steps, as in the sequential order."""
     gate = Gate()
     try:
-        found = Story(orders, set(), "topk", 0.25, gate)
+        found = Story(orders, set(), codec, 0.25, gate)
         found.run()
         while found.unsettled:
             found.merge(found.unsettled.popleft())

@@ -376,10 +376,13 @@ class Bench:
         del self.fetching[name]
         self.handle(ev.FetchFailed(name))
 
-    def finish_preparing(self) -> None:
+    def finish_preparing(self, replica: Update | None = None) -> None:
+        """Be ready, with a `replica` of an earlier process if there is one."""
         if self.preparing and not self.prepared:
             self.prepared = True
-            self.handle(ev.Prepared(SHARDS, NodeProfile(50.0), self.limits))
+            held = (replica.version, replica.parameters_digest) if replica else (-1, None)
+            self.replica = held[0]
+            self.handle(ev.Prepared(SHARDS, NodeProfile(50.0), self.limits, *held))
 
     def finish_update(self, *, good: bool = True) -> None:
         if self.applying:

@@ -14,6 +14,7 @@ from barnraise.account.folded import Folded
 from barnraise.account.market import UNTOLD, MarketStatus, market_of
 from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
+from barnraise.account.metrics import Measurements, figures, measurements
 from barnraise.account.reducer import RowFeed
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, RunTotals, notes
@@ -61,9 +62,9 @@ class Account:
     happenings: list[Happening]
     finished: str
     end: float
-    trained: int
     merging: Merging
     dispatch: Dispatched = Dispatched()
+    measurements: Measurements = field(default_factory=Measurements)
 
     @property
     def lowered(self) -> float | None:
@@ -87,7 +88,7 @@ class Account:
 
     @property
     def snapshot_bytes(self) -> int:
-        return FLOAT_BYTES * self.trained
+        return FLOAT_BYTES * manifest(self.run).trained
 
     def as_json(self) -> dict[str, Any]:
         """Return the end of `train --json` and `resume --json`; totals are over the whole run."""
@@ -118,6 +119,7 @@ class Account:
             **as_figures(self.dispatch.matching),
             "market": self.dispatch.market.stands,
             "no_market": "" if self.dispatch.market.stands else self.dispatch.market.why,
+            **figures(self.measurements),
         }
 
 
@@ -183,7 +185,6 @@ class AccountReader:
             happenings=list(found.chronicle.happenings),
             finished=newest.finished,
             end=end,
-            trained=manifest(self.run).trained,
             merging=merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
             dispatch=Dispatched(
                 matching=found.matchings.until(end),
@@ -194,6 +195,7 @@ class AccountReader:
                 foreseen=len(found.foreseen.hindsight.errors),
                 doubts=found.doubts.at(end),
             ),
+            measurements=measurements(found.metrics, found.losses.points, newest.run_file),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from barnraise.account.metrics import value_text
 from barnraise.account.reducer import Kinds, Reducer
 from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.core.units import count_text, duration_text, loss_text
@@ -86,6 +87,11 @@ def _evaluated(note: notes.Evaluated, node: str) -> str:
     return f"version {note.version}: loss {loss}"
 
 
+def _measured(note: notes.Measured, node: str) -> str:
+    values = ", ".join(f"{printable(name)} {value_text(value)}" for name, value in note.values.items())
+    return f"version {note.version}: {values}" if values else ""
+
+
 def _disputed(note: notes.Disputed, node: str) -> str:
     found = zip(note.nodes, note.losses, note.weights, strict=True)
     told = ", ".join(
@@ -108,6 +114,7 @@ _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     **{note: _filled_in for note in notes.Note.__subclasses__() if note.sentence},
     notes.Evaluated: _evaluated,
     notes.Disputed: _disputed,
+    notes.Measured: _measured,
     notes.LeftOver: lambda note, _: (
         note.contributions and f"{count_text(note.contributions, 'contribution')} left over"
     ),
@@ -126,6 +133,10 @@ def plain(text: str, longest: int) -> str:
     return printable(text.encode("ascii", "replace").decode(), longest)
 
 
+ROUTINE = tuple(notes.kind_of(note) for note in (notes.Evaluated, notes.Measured, notes.BufferSize))
+"""The kinds of happenings that recur in each run."""
+
+
 def of_note(happenings: Iterable[Happening]) -> list[Happening]:
-    """Return the happenings without the routine ones: evaluations and the size of the buffer."""
-    return [happening for happening in happenings if happening.kind not in ("evaluated", "buffer_size")]
+    """Return the happenings without the routine ones."""
+    return [happening for happening in happenings if happening.kind not in ROUTINE]

@@ -9,6 +9,7 @@ from barnraise.account.hindsight import LEARNING
 from barnraise.account.market import MarketStatus
 from barnraise.account.matched import Matching
 from barnraise.account.merging import Merging
+from barnraise.account.metrics import fact_lines
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger.notes import Matched
@@ -28,6 +29,7 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
             f"{loss_text(first.loss)} at version {first.version}, {loss_text(last.loss)} at version {last.version} "
             "(held out, nats a token)" + (ALONE if last.owners == 1 else ""),
         )
+    yield from fact_lines(account.measurements)
     speed = f"{account.tokens_per_second:,.0f} a second"
     yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
     yield "versions", "; ".join([f"{max(0, totals.version):,}", *_merged(account.merging)])

@@ -12,6 +12,7 @@ from barnraise.account.hindsight import Hindsight
 from barnraise.account.loss_curve import LossCurve
 from barnraise.account.matched import Matchings
 from barnraise.account.merging import NewestVersion
+from barnraise.account.metrics import Metrics
 from barnraise.account.reducer import Kinds, Reducer, Timeline
 from barnraise.account.tallies import Tallies
 from barnraise.ledger import Assigned, Decision, Judged, LedgerView, Noted, notes
@@ -66,11 +67,12 @@ class Folded(msgspec.Struct):
     foreseen: Foreseen = msgspec.field(default_factory=Foreseen)
     matchings: Matchings = msgspec.field(default_factory=Matchings)
     doubts: Doubts = msgspec.field(default_factory=Doubts)
+    metrics: Metrics = msgspec.field(default_factory=Metrics)
 
     @property
     def reducers(self) -> list[Reducer]:
         """Return the list of all reducers."""
         return [
             self.tallies, self.losses, self.chronicle, self.newest, self.version, self.foreseen, self.matchings,
-            self.doubts,
+            self.doubts, self.metrics,
         ]  # fmt: skip

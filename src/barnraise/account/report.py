@@ -15,6 +15,7 @@ from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.doubts import states
 from barnraise.account.facts import facts
+from barnraise.account.metrics import Measurements, value_text
 from barnraise.account.scores import by_kind, judgement, shares
 from barnraise.core.text import printable, visible
 from barnraise.core.units import bytes_text, count_text, duration_text
@@ -57,6 +58,7 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
         for p in account.losses
     ]
     yield from table(header, _thinned(measured), right=len(header))
+    yield from _measured(account.measurements)
     if scores is not None:
         yield from _section("Held-out formulas")
         yield from _solved(scores)
@@ -74,6 +76,27 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield from table(("", ""), _machine())
     yield from _section("Run file")
     yield from fenced(account.run.run_file.read_text("utf-8", "replace").rstrip(), "yaml")
+
+
+def _measured(found: Measurements) -> Iterator[str]:
+    """Yield the values of each version by metric, and the first and the newest samples."""
+    if names := found.names:
+        yield from _section("Metrics")
+        rows = [
+            (f"{version}", *(value_text(values[name]) if name in values else "" for name in names))
+            for version, values in found.values.items()
+        ]
+        yield from table(("version", *map(markdown, names)), _thinned(rows), right=1 + len(names))
+    if found.newest is not None:
+        yield from _section("Samples")
+        yield "Greedy completions of the same prompts."
+        for which in (found.newest, found.first):
+            if which is not None and (which is found.newest or which.version != found.newest.version):
+                yield ""
+                yield f"Version {which.version}:"
+                for sample in which.samples:
+                    yield ""
+                    yield from fenced(f"{sample.prompt}\n-> {sample.text}")
 
 
 def _measurer(owners: int) -> str:

@@ -23,6 +23,9 @@ MOST_EVENTS = 8
 MOST_NODES, MOST_LOSSES = 200, 200
 """Nodes and losses in the status for an observer, at most."""
 
+MOST_SAMPLES = 4
+"""Samples of the model's text in the status for an observer, at most."""
+
 
 @dataclass(frozen=True)
 class Marks:
@@ -84,6 +87,8 @@ def from_afar(whole: RunStatus) -> RunStatus:
     told = {key: value for key, value in whole.told.items() if key not in ("run_dir", "model_dir", "pid")}
     told["nodes"] = [node for node in told["nodes"] if node["name"] in names]
     told["run"] = whole.run
+    if samples := told.get("samples"):
+        told["samples"] = samples | {"texts": samples["texts"][:MOST_SAMPLES]}
     step = -(-len(whole.losses) // MOST_LOSSES) or 1
     return msgspec.structs.replace(whole, nodes=tuple(rows), told=told, losses=whole.losses[::step])
 

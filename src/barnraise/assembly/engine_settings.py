@@ -30,6 +30,7 @@ from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.plan.estimate import payload_growth
 from barnraise.plan.leases import leases
+from barnraise.plan.metrics import wanted_of
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.reach import HELD_BACK, Reach
@@ -140,6 +141,7 @@ def engine_settings(
             by_workers=evaluation.by == "workers",
             most_loss=most_loss(model),
             stop_early=stop_early(plan),
+            measures=wanted_of(plan.run_file).any,
         ),
         audits=AuditSettings(trust.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
         scores=ScoreSettings(trust.scores, secret),

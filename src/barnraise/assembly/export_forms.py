@@ -32,6 +32,7 @@ from barnraise.models.exchange.record import Exchange
 from barnraise.models.export import filled, merged, save, save_adapter, trained_model
 from barnraise.models.instantiate import hugging_face_config
 from barnraise.models.problems import PROBLEM, entry_of
+from barnraise.training.seq2seq import start_of
 from barnraise.wire.manifest import Manifest
 
 _USE = {
@@ -147,6 +148,8 @@ class ExportSource:
             return module
         settings.eos_token_id = ends.all[0] if len(ends.all) == 1 else ends.all or None
         settings.bos_token_id, settings.pad_token_id = self.dataset.meta.bos_id, ends.pad
+        if getattr(module.config, "is_encoder_decoder", False) and settings.decoder_start_token_id is None:
+            settings.decoder_start_token_id = start_of(self.dataset.meta)
         return module
 
 

@@ -145,7 +145,9 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         machine,
         ledger,
         enrolment,
-        make_executor=parts.executor_maker(server, blobs, evaluator, ledger, checkpoints),
+        make_executor=parts.executor_maker(
+            server, blobs, evaluator, parts.measurer_of(plan, evaluator), ledger, checkpoints
+        ),
         keep_checkpoints=keep,
         clock=clock,
         warn=warn,

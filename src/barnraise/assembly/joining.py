@@ -84,6 +84,7 @@ async def join(
                 keys=Keys.load_or_create(following if changing else path),
                 cache=folder / "data",
                 moments=folder / "moments.safetensors",
+                replica=folder / "replica",
                 invite=ticket,
                 means=means,
                 former=former,
@@ -161,7 +162,7 @@ async def _work(
             raise RunFailedError(told) from error
         raise
     if runtime.machine.over and options.means.max_disk:  # a laboratory's machines lend none of their own
-        delete(options.cache, options.moments)
+        delete(options.cache, options.moments, options.replica)
     return outcome
 
 

@@ -17,12 +17,14 @@ from barnraise.aggregation.base import Rule
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
+from barnraise.controller.tensors.measurer import Measurer
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.core.types import Blob
 from barnraise.data.shards import Dataset
 from barnraise.ledger import Checkpoints, Ledger
 from barnraise.models import build, config
 from barnraise.models.exchange.record import Exchange
+from barnraise.plan.metrics import wanted_of
 from barnraise.plan.resolve import Plan
 from barnraise.training.base import OuterOptimizer
 from barnraise.training.repeatable import initial
@@ -126,8 +128,19 @@ def evaluator_of(
     return Evaluator(model, exchange, dataset, plan.run_file.evaluation.rows, warn, device)
 
 
+def measurer_of(plan: Plan, evaluator: Evaluator) -> Measurer | None:
+    """Return the measurer of the run's metrics and samples; None where it has neither."""
+    wanted = wanted_of(plan.run_file)
+    return Measurer(evaluator, wanted) if wanted.any else None
+
+
 def executor_maker(
-    server: ParameterServer, blobs: BlobStore, evaluator: Evaluator, ledger: Ledger, checkpoints: Checkpoints
+    server: ParameterServer,
+    blobs: BlobStore,
+    evaluator: Evaluator,
+    measurer: Measurer | None,
+    ledger: Ledger,
+    checkpoints: Checkpoints,
 ) -> Callable[[Report, Callable[[BaseException], None]], ControllerExecutor]:
     """Return a factory of the executor of these parts, for the server that it reports to.
 
@@ -135,6 +148,8 @@ def executor_maker(
     """
 
     def make(report: Report, failed: Callable[[BaseException], None]) -> ControllerExecutor:
-        return ControllerExecutor(server, blobs, evaluator, ledger, checkpoints, report=report, failed=failed)
+        return ControllerExecutor(
+            server, blobs, evaluator, ledger, checkpoints, measurer=measurer, report=report, failed=failed
+        )
 
     return make

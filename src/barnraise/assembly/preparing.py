@@ -13,12 +13,14 @@ from barnraise.assembly import addresses
 from barnraise.config.data_sections import FileData, HeldOut, RowsData, SatData, TextData
 from barnraise.config.load import dump
 from barnraise.core.errors import StorageError
+from barnraise.data.lengths import in_order
 from barnraise.ledger import Checkpoints, RunDirectory
 from barnraise.models import memory
 from barnraise.models.problems import PROBLEM
 from barnraise.plan.data_files import held_out_share
 from barnraise.plan.data_urls import urls_of
 from barnraise.plan.dataset import tokenizer_of
+from barnraise.plan.metrics import num_questions
 from barnraise.plan.resolve import Plan
 from barnraise.transport import Keys
 
@@ -98,6 +100,7 @@ def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda t
             held_out=held_out_share(data),
             seed=run_file.run.seed,
             shard_bytes=data.shard_bytes,
+            beside=_prompts(plan, data),
         )
     elif isinstance(data, RowsData):
         from barnraise.data import own_rows
@@ -122,10 +125,23 @@ def _is_plain(data: TextData) -> bool:
     return not data.mixture and not isinstance(data.held_out, HeldOut) and only_text(data.files)
 
 
+def _prompts(plan: Plan, data: TextData) -> dict[str, bytes]:
+    """Return the file of the run file's prompts, if it has some."""
+    from barnraise.data import tokenizers
+    from barnraise.data.questions import QUESTIONS, encoded, prompts_of
+
+    asked = plan.run_file.evaluation.prompts
+    if not asked:
+        return {}
+    coder = tokenizers.load(tokenizer_of(plan.run_file))
+    return {QUESTIONS: encoded(prompts_of(asked, coder, in_order(data.context)[-1]))}
+
+
 def _make_of_examples(plan: Plan, data: FileData, folder: Path, say: Callable[[str], None]) -> None:
     """Make the dataset of the examples in records."""
     from barnraise.data import chats, text
     from barnraise.data.gathering import gather
+    from barnraise.data.questions import QUESTIONS, encoded, questions_of
     from barnraise.plan.chats import chat_form
 
     seed = plan.run_file.run.seed
@@ -133,12 +149,22 @@ def _make_of_examples(plan: Plan, data: FileData, folder: Path, say: Callable[[s
     say(f"examples: {examples.counts}")
     sides = examples.training(), examples.held_out()
     if isinstance(data, TextData):
-        coder = tokenizer_of(plan.run_file)
-        text.build_of(folder, *sides, tokenizer=coder, context=data.context, seed=seed, shard_bytes=data.shard_bytes)
+        text.build_of(
+            folder,
+            *sides,
+            tokenizer=tokenizer_of(plan.run_file),
+            context=data.context,
+            seed=seed,
+            shard_bytes=data.shard_bytes,
+            beside=_prompts(plan, data),
+        )
         return
     form = chat_form(plan.run_file)
     if not form.packed:
         say("each row has one example: a model of this architecture cannot keep several apart")
     left = data.skip_bad - examples.counts.bad
-    _, counts = chats.build(folder, form, *sides, skip_bad=left, seed=seed, shard_bytes=data.shard_bytes)
+    asked, most = plan.run_file.evaluation.prompts, num_questions(plan.run_file)
+    found = encoded(questions_of(examples.held_out(), form, most, asked)) if most or asked else b""
+    beside = {QUESTIONS: found} if found else {}
+    _, counts = chats.build(folder, form, *sides, skip_bad=left, seed=seed, shard_bytes=data.shard_bytes, beside=beside)
     say(f"training: {counts.text(form.context)}")

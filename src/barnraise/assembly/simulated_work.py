@@ -157,7 +157,8 @@ def real(plan: Plan, trial: Trial, executors: Mapping[str, MakeExecutor]) -> Ite
             return RealNodeWork(trainer, rows_of(name), settings.worker, node_costs, make, conducts.get(name, HONEST))
 
         costs = _controller_costs(plan, exchange, model, trial.flops)
-        controller = RealControllerWork(server, blobs, evaluator, dataset, costs, rows_of)
+        measurer = parts.measurer_of(plan, evaluator)
+        controller = RealControllerWork(server, blobs, evaluator, dataset, costs, rows_of, measurer=measurer)
         yield SimulatedWork(settings, controller, node, server.digest)
 
 

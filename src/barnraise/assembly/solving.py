@@ -31,18 +31,14 @@ def solve_held_out(run: RunDirectory) -> SatScores:
 def solve(model: Any, dataset: Dataset) -> SatScores:
     """Let `model` (in evaluation mode) solve held-out formulas of `dataset`."""
     from barnraise.data.sat_evaluation import evaluate
+    from barnraise.training.metrics.generation import greedy
 
     limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)
-    eos, pad = dataset.meta.eos_id, dataset.meta.pad_id
+    eos = dataset.meta.eos_id
     assert eos is not None
-    assert pad is not None
 
     def generate(prompts: list[list[int]]) -> list[list[int]]:
-        return [
-            row
-            for start in range(0, len(prompts), BATCH)
-            for row in greedy(model, prompts[start : start + BATCH], context=dataset.meta.context, eos=eos, pad=pad)
-        ]
+        return greedy(model, prompts, context=dataset.meta.context, stops=(eos,), batch=BATCH)
 
     return evaluate(dataset, generate, limit=limit)
 
@@ -54,31 +50,6 @@ def num_formulas(model_size: int, context: int) -> int:
     (500, 200, 100)
     """
     return max(FEWEST, min(MOST, int(BUDGET / (2 * model_size * context))))
-
-
-def greedy(model: Any, prompts: list[list[int]], *, context: int, eos: int, pad: int) -> list[list[int]]:
-    """Append the likeliest next token up to `eos` or until a row has `context` tokens.
-
-    `prompts` are all of one length. Keys and values of earlier tokens are cached. Returns the completion of each
-    prompt.
-    """
-    import torch
-
-    tokens = torch.tensor(prompts)
-    written: list[Any] = []
-    ended = torch.zeros(len(prompts), dtype=torch.bool)
-    cache = None
-    with torch.inference_mode():
-        for _ in range(context - tokens.shape[1]):
-            output = model(input_ids=tokens if not written else written[-1], past_key_values=cache, use_cache=True)
-            cache = output.past_key_values
-            chosen = output.logits[:, -1].argmax(-1)
-            written.append(chosen.masked_fill(ended, pad)[:, None])
-            ended |= chosen == eos
-            if bool(ended.all()):
-                break
-    rows: list[list[int]] = torch.cat(written, 1).tolist() if written else [[] for _ in prompts]
-    return rows
 
 
 def load_model(folder: Path) -> Any:

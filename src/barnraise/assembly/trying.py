@@ -77,16 +77,15 @@ class FormulaTrial:
 
     def solve(self, formula: Formula) -> Solved:
         """Let the model reason about `formula`; DataError when it is larger than those of its dataset."""
-        from barnraise.assembly.solving import greedy
         from barnraise.data import traces
         from barnraise.data.dpll import solve
         from barnraise.data.sat_evaluation import show
+        from barnraise.training.metrics.generation import greedy
 
         formula, slots, meta = self._fitted(formula), self.options.formulas.slots, self.dataset.meta
         assert meta.eos_id is not None
-        assert meta.pad_id is not None
         prompt = self.tokenizer.prompt(formula, slots)
-        (ids,) = greedy(self.model, [prompt], context=meta.context, eos=meta.eos_id, pad=meta.pad_id)
+        (ids,) = greedy(self.model, [prompt], context=meta.context, stops=(meta.eos_id,))
         written = self.tokenizer.completion(ids)
         score = traces.score(formula, written, style=self.options.style, slots=slots)
         shown, truth = show(formula, written, score, slots), solve(formula).satisfiable

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -82,7 +82,8 @@ class Codec(ABC):
     A subclass names itself as in the catalog and implements the abstract methods. `name` is the catalog's; `tag` opens
     each payload. `multiple`: spans that begin and end at multiples of it (or at the vector's end) are decoded without
     their neighbours, and encoded, too, where it is `piecewise`. No decoded element is larger than the largest one
-    encoded, but for 1%. The `crew` shares the encoding of a whole vector, where that can be shared.
+    encoded, but for 1%. The `crew` shares the encoding of a whole vector, where that can be shared. With
+    `selects_on_devices` only the kept elements of a vector on an accelerator come to main memory.
     """
 
     name: ClassVar[str]
@@ -90,6 +91,7 @@ class Codec(ABC):
     count_tells_version: ClassVar[bool] = False
     multiple: int = 1
     piecewise: bool = False
+    selects_on_devices: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -210,21 +212,21 @@ class Reader:
     """
 
     def __init__(self, codec: Codec, sections: Sections, size: int) -> None:
-        self._codec, self._sections, self.size = codec, sections, size
+        self.codec, self.sections, self.size = codec, sections, size
 
     @property
     def largest(self) -> float:
         """Return an upper bound of the decoded elements' magnitudes, from the payload."""
-        return self._codec.largest(self._sections)
+        return self.codec.largest(self.sections)
 
     def norm(self) -> float:
         """Return the decoded vector's L2 norm, summed in float64 and without the vector."""
-        return math.sqrt(self._codec.squares(self._sections, self.size))
+        return math.sqrt(self.codec.squares(self.sections, self.size))
 
     def read(self, start: int, out: Array) -> None:
         """Decode the elements from `start` on into `out` (float32)."""
         if self._whole(start, out.size):
-            self._codec.load(self._sections, start, out)
+            self.codec.load(self.sections, start, out)
         else:
             out[:] = self._around(start, out.size)
 
@@ -232,20 +234,20 @@ class Reader:
         """Compute out += weight * decoded for the elements from `start` on; the product is rounded before the sum."""
         factor = np.float32(weight)
         if self._whole(start, out.size):
-            self._codec.add(self._sections, start, out, factor)
+            self.codec.add(self.sections, start, out, factor)
         else:
             out += self._around(start, out.size) * factor
 
     def _whole(self, start: int, count: int) -> bool:
-        multiple, stop = self._codec.multiple, start + count
+        multiple, stop = self.codec.multiple, start + count
         return start % multiple == 0 and (stop % multiple == 0 or stop == self.size)
 
     def _around(self, start: int, count: int) -> Array:
         """Return a span that begins or ends within a multiple, cut out of one that does not."""
-        multiple = self._codec.multiple
+        multiple = self.codec.multiple
         first, last = start // multiple * multiple, min(self.size, -(-(start + count) // multiple) * multiple)
         wider = np.empty(last - first, np.float32)
-        self._codec.load(self._sections, first, wider)
+        self.codec.load(self.sections, first, wider)
         return wider[start - first : start - first + count]
 
 
@@ -258,7 +260,11 @@ class Writer:
 
     def whole(self, values: Array) -> Encoded:
         """Return the payload of `values` (float32 [size]); PayloadError when an element is not finite."""
-        return self.finish(self._codec.pack(values, self._buffer[HEADER.size :], self._count))
+        return self.by(lambda body: self._codec.pack(values, body, self._count))
+
+    def by(self, pack: Callable[[Array], int]) -> Encoded:
+        """Return the payload whose body `pack` writes; it returns the header's exponent."""
+        return self.finish(pack(self._buffer[HEADER.size :]))
 
     def write(self, start: int, values: Array, decoded: Array | None = None) -> None:
         """Encode the elements from `start` on, which begin and end at multiples, and decode them into `decoded`.

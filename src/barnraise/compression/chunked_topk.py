@@ -5,10 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
+from torch import Tensor
 
-from .base import Array, Header, Sections, SparseCodec
+from barnraise.core.threads import SPAN
+
+from .base import Array, Encoded, Header, Sections, SparseCodec
 from .catalog import half_bytes, kept
-from .chunks import Grid, Places, largest
+from .chunks import Grid, Places, choose
+from .device_selection import select
+from .fast import loops
 from .fp16 import check_half, from_half, largest_half, shared_exponent, to_half
 
 
@@ -18,6 +23,8 @@ class ChunkedCodec(SparseCodec):
     Body: the bytes of `pack_values`, then the places (see `chunks`). The header's count is k. A subclass says how the
     kept values are written.
     """
+
+    selects_on_devices = True
 
     def __init__(self, ratio: float, chunk: int) -> None:
         super().__init__(ratio=ratio, chunk=chunk)
@@ -31,13 +38,28 @@ class ChunkedCodec(SparseCodec):
         places = np.empty((grid.rows, self.kept), np.uint16)
         chosen = np.empty((grid.rows, self.kept), np.float32)
 
-        def choose(span: tuple[int, Array]) -> None:
-            first, rows = span
-            found = largest(rows, self.kept)
-            places[first : first + len(rows)] = found
-            chosen[first : first + len(rows)] = np.take_along_axis(rows, found, axis=1)
+        compiled = loops(values.size)
 
-        self.crew.each(choose, grid.spans(values))
+        def each(span: tuple[int, Array]) -> None:
+            first, rows = span
+            choose(rows, places[first : first + len(rows)], chosen[first : first + len(rows)], compiled)
+
+        self.crew.each(each, grid.spans(values, SPAN) if compiled else grid.spans(values))
+        return self._write(grid, places, chosen, body)
+
+    def encode(self, vector: Tensor, version: int = 0) -> Encoded:
+        if vector.device.type == "cpu":
+            return super().encode(vector, version)
+        return self.encode_there(vector, version)
+
+    def encode_there(self, vector: Tensor, version: int = 0) -> Encoded:
+        """Encode a 1-D float32 tensor, whose kept elements are selected on its device."""
+        places, chosen = select(vector, self.chunk, self.kept)
+        grid = Grid(vector.numel(), self.chunk, self.kept)
+        return self.writer(grid.size, version).by(lambda body: self._write(grid, places, chosen, body))
+
+    def _write(self, grid: Grid, places: Array, chosen: Array, body: Array) -> int:
+        """Write the places (uint16) and values of all kept elements, [rows, k], and return the header's exponent."""
         values_end = self.value_bytes(grid)
         Places(grid).pack(places, body[values_end:])
         return self.pack_values(chosen, body[:values_end])

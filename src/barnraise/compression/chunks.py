@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from .catalog import bitmap_bits, low_bits, plane_bytes
 
 _INFINITY = np.uint32(0x7F800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
+NOT_FINITE = "a vector with elements that are not finite"
 _SPAN = 1 << 16
 _ROWS = 1 << 11  # rows whose places are unpacked at a time: a multiple of 8
 
@@ -41,9 +43,12 @@ class Grid:
         """Return the number of elements kept in all."""
         return self.rows * self.kept
 
-    def spans(self, values: Array) -> Iterator[tuple[int, Array]]:
-        """Yield `values` [size] as blocks of whole rows [n, chunk], each with its first row's number."""
-        rows, full = max(1, _SPAN // self.chunk), self.size // self.chunk
+    def spans(self, values: Array, length: int = _SPAN) -> Iterator[tuple[int, Array]]:
+        """Yield `values` [size] as blocks of whole rows [n, chunk], each with its first row's number.
+
+        A block has `length` elements at most, or one row.
+        """
+        rows, full = max(1, length // self.chunk), self.size // self.chunk
         for first in range(0, full, rows):
             last = min(first + rows, full)
             yield first, values[first * self.chunk : last * self.chunk].reshape(-1, self.chunk)
@@ -51,6 +56,21 @@ class Grid:
             padded = np.zeros((1, self.chunk), np.float32)
             padded[0, : self.size - full * self.chunk] = values[full * self.chunk :]
             yield full, padded
+
+
+def choose(rows: Array, places: Array, chosen: Array, compiled: ModuleType | None = None) -> None:
+    """Write the `places` (uint16) of the largest magnitudes of each of `rows`, ascending, and the `chosen` values.
+
+    `rows` are float32 [n, chunk], the other two [n, kept]. Ties are resolved to the lowest places. PayloadError when an
+    element is not finite.
+    """
+    if compiled is None:
+        found = largest(rows, places.shape[1])
+        places[:] = found
+        found += np.arange(len(rows))[:, None] * rows.shape[1]
+        np.take(rows.reshape(-1), found, out=chosen, mode="clip")  # clip: without a buffer
+    elif not compiled.choose(rows.view(np.uint32), places, chosen.view(np.uint32)):
+        raise PayloadError(NOT_FINITE)
 
 
 def largest(rows: Array, kept: int) -> Array:
@@ -63,7 +83,7 @@ def largest(rows: Array, kept: int) -> Array:
     parted = magnitudes.copy()
     parted.partition(middle, axis=1)
     if parted[:, middle:].max() >= _INFINITY:
-        raise PayloadError("a vector with elements that are not finite")
+        raise PayloadError(NOT_FINITE)
     least = parted[:, middle, None]
     chosen = magnitudes >= least
     flat = _marked(chosen)

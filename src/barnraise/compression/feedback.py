@@ -22,7 +22,7 @@ from .base import Array, Codec, Encoded
 
 
 class ErrorFeedback:
-    """A codec with a residual, one float32 vector on the CPU, made at the first `compress`.
+    """A codec with a residual, one float32 vector in main memory, made at the first `compress`.
 
     `decay` (0 to 1) is the share of the residual that survives into the next contribution. A new codec or ratio takes a
     new ErrorFeedback: a residual fits only the rate that left it. The `crew` shares the work on elements.
@@ -62,14 +62,32 @@ class ErrorFeedback:
 
         InputError when the size has changed.
         """
-        if self._residual is not None:
-            if self._residual.shape != vector.shape:
-                raise InputError(
-                    f"error feedback: a vector of {vector.numel()} elements after one of {self._residual.numel()}; "
-                    "call reset() first"
-                )
-            decay = self.decay
-            self._each(lambda total, kept: np.add(total, kept if decay == 1.0 else kept * decay, out=total), vector)
+        add = self.adder(vector)
+        if add is not None:
+            self._crew.each(add, spans(vector.numel()))
+
+    def adder(self, vector: Tensor) -> Callable[[slice], None] | None:
+        """Return a function that computes vector += beta e for a span, which any thread may call; None: e is 0."""
+        if (residual := self.fitting(vector)) is None:
+            return None
+        decay, total, kept = self.decay, vector.numpy(), residual.numpy()
+
+        def add(span: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
+                np.add(total[span], kept[span] if decay == 1.0 else kept[span] * decay, out=total[span])
+
+        return add
+
+    def fitting(self, vector: Tensor) -> Tensor | None:
+        """Return the residual on the device of `vector`; InputError when its size is another."""
+        residual = self._residual
+        if residual is not None and residual.shape != vector.shape:
+            raise InputError(
+                f"error feedback: a vector of {vector.numel()} elements after one of {residual.numel()}; "
+                "call reset() first"
+            )
+        self._residual = residual = None if residual is None else residual.to(vector.device)
+        return residual
 
     def keep(self, vector: Tensor, encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> Tensor:
         """Make `vector` the residual, less the encoded part of its ranges `covered` (None: all of it).
@@ -80,17 +98,6 @@ class ErrorFeedback:
         free = self._residual if self._residual is not None else torch.empty_like(vector)
         self._residual = vector
         return free
-
-    def _each(self, work: Callable[[Array, Array], object], vector: Tensor) -> None:
-        """Apply `work` to each span of `vector` and the residual."""
-        assert self._residual is not None
-        total, residual = vector.numpy(), self._residual.numpy()
-
-        def share(span: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
-                work(total[span], residual[span])
-
-        self._crew.each(share, spans(total.size))
 
     def give_back(self, encoded: Encoded, codec: Codec | None = None, covered: Ranges | None = None) -> None:
         """Return a refused contribution of `codec` to the residual.

@@ -61,6 +61,9 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
     "evaluation": (
         "times",
         "by",
+        "metrics",
+        "samples",
+        "sample_tokens",
     ),
 }
 """Keys that may change, by section. Workers, data, model and recomputed versions depend on all others."""

@@ -32,6 +32,12 @@ class Fields(Section):
     instruction: Text | None = Field(default=None, description="What is asked, in Alpaca's form; `instruction`.")
     input: Text | None = Field(default=None, description="Text that an instruction is about; usually `input`.")
     output: Text | None = Field(default=None, description="The answer in Alpaca's form; usually `output`.")
+    choices: Text | None = Field(default=None, description="The texts to choose from; usually `choices`.")
+    label: Text | None = Field(
+        default=None,
+        description="The right choice, as a number from 0, a letter, its label or its text; usually `label`, `answer` "
+        "or `answerKey`.",
+    )
     system: Text | None = Field(default=None, description="A system message beside the others; usually `system`.")
     tools: Text | None = Field(default=None, description="The tools that a chat template lists; usually `tools`.")
     role: Text | None = Field(default=None, description="The role, in each message; usually `role` or `from`.")

@@ -16,6 +16,7 @@ from barnraise.config.values import (
     Positive,
     Rule,
     Share,
+    Text,
     Weighting,
 )
 
@@ -185,6 +186,25 @@ class EvaluationSection(Section):
         description="The side that measures the held-out loss. With `workers`, nodes of two owners measure each row, "
         "if two owners are present, and the controller loads the model only when their results differ or no node "
         "measures.",
+    )
+    metrics: Annotated[list[Text], Field(max_length=16)] = Field(
+        default=[],
+        description="Metrics of the held-out data besides the loss: perplexity, choice_accuracy, exact_match, formulas "
+        "(data of kind sat), problem (the `evaluate` of a problem of your own), or a Python function as "
+        "`package.module:function`. The controller measures them.",
+    )
+    samples: int = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="Samples of the model's text at each evaluation, which are kept: greedy completions of the first "
+        "held-out prompts.",
+    )
+    sample_tokens: int = Field(default=64, ge=1, le=1024, description="Most tokens of a sample.")
+    prompts: Annotated[list[Text], Field(max_length=16)] = Field(
+        default=[],
+        description="Prompts to complete as samples, instead of held-out ones; with a chat template each is a user's "
+        "message.",
     )
     average: Share = Field(
         default=0.0,

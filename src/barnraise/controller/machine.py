@@ -47,6 +47,7 @@ from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.evaluation import Evaluation
+from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
@@ -81,6 +82,7 @@ PARTS: tuple[type[Part], ...] = (
     DataLocality,
     Probation,
     Evaluation,
+    Measuring,
     Ending,
     Buffer,
     Flushing,

@@ -40,11 +40,28 @@ class Crew:
     """
 
     def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "crew") if threads > 1 else None
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return the results of `work` on each of `items`, in order; raises the exception of the first that failed."""
-        return list(self._pool.map(work, items) if self._pool is not None else map(work, items))
+        if self._pool is None:
+            return list(map(work, items))
+        given = list(items)
+        waiting, results, failed = iter(range(len(given))), dict[int, Result](), dict[int, BaseException]()
+
+        def share() -> None:  # a thread takes one item after the other: a future for each costs more than short work
+            while not failed and (number := next(waiting, None)) is not None:
+                try:
+                    results[number] = work(given[number])
+                except BaseException as error:
+                    failed[number] = error
+
+        for done in [self._pool.submit(share) for _ in range(self._threads)]:
+            done.result()
+        if failed:
+            raise failed[min(failed)]
+        return [results[number] for number in range(len(given))]
 
 
 class WorkQueue:
@@ -78,8 +95,16 @@ def finished(result: Result) -> Future[Result]:
     return future
 
 
-def yield_to_others() -> None:
-    """Mark the thread as batch work: it keeps a core for longer, and heartbeats never wait for it."""
+LATER = 10
+"""The niceness of work for which no other thread of the process waits: it has a tenth of another one's share."""
+
+
+def yield_to_others(niceness: int = 0) -> None:
+    """Mark the thread as batch work: it keeps a core for longer, and heartbeats never wait for it.
+
+    Linux adds `niceness` to that of the thread, and of those that it starts.
+    """
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + niceness)

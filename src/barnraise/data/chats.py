@@ -5,7 +5,7 @@ Everything is streamed: in memory are the examples that are placed together, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,7 @@ def build(
     skip_bad: int = 0,
     seed: int = 0,
     shard_bytes: int = SHARD_BYTES,
+    beside: Mapping[str, bytes] | None = None,
 ) -> tuple[Meta, PackedCounts]:
     """Make a dataset in `folder` of examples; the same examples and seed give the same dataset.
 
@@ -135,7 +136,7 @@ def build(
         form.format(),
         _rows(training, form, faults),
         _rows(held_out, form, held),
-        files=form.files(),
+        files=form.files() | dict(beside or {}),
         seed=seed,
         shard_bytes=shard_bytes,
     )

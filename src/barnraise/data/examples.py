@@ -29,7 +29,8 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     """An example to train on, in one of three forms.
 
     `text` alone; `messages` alone; or `prompt` with `completion`, both as text or both as messages. Beside messages,
-    `tools` has what a chat template may list.
+    `tools` has what a chat template may list, and beside a prompt `choices` has texts of which the one with the number
+    `right` is the completion.
     """
 
     source: Origin
@@ -38,10 +39,13 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | list[Message] | None = None
     completion: str | list[Message] | None = None
     tools: list[Any] | None = None
+    choices: list[str] | None = None
+    right: int = -1
 
     def content(self) -> bytes:
         """Return the example without its source, as bytes: equal examples have equal ones."""
-        return _ENCODER.encode([self.text, self.messages, self.prompt, self.completion, self.tools])
+        parts = [self.text, self.messages, self.prompt, self.completion, self.tools]
+        return _ENCODER.encode(parts if self.choices is None else [*parts, self.choices])
 
     def words(self) -> str:
         """Return all of its text but system messages, for a comparison with others."""

@@ -14,6 +14,7 @@ from barnraise.config.data_sections import ChatData, Fields, FileData
 from barnraise.core.decoding import MALFORMED
 from barnraise.core.errors import DataError, nearest
 from barnraise.core.text import printable
+from barnraise.data.choices import choices_of, right_of
 from barnraise.data.examples import Example, Message, Origin
 
 FORMS = {
@@ -21,10 +22,15 @@ FORMS = {
     "messages": ("messages",),
     "prompt": ("prompt", "completion"),
     "instruction": ("instruction", "output"),
+    "choices": ("prompt", "choices", "label"),
 }
 """The forms, in the order in which they are tried, with the fields that each needs (by our names)."""
 
-KINDS = {"text": ("text",), "chat": ("messages", "prompt", "instruction"), "instruct": ("prompt", "instruction")}
+KINDS = {
+    "text": ("text",),
+    "chat": ("messages", "prompt", "instruction", "choices"),
+    "instruct": ("prompt", "instruction", "choices"),
+}
 """The forms that each kind of data reads."""
 
 _BESIDE = {
@@ -32,8 +38,10 @@ _BESIDE = {
     "messages": ("system", "tools"),
     "prompt": ("system", "tools"),
     "instruction": ("input", "system"),
+    "choices": ("system", "tools"),
 }
 _MESSAGES = ("messages", "conversations", "conversation")
+_LABELS = ("label", "answer", "answerKey")
 _MOST_NAMES = 12
 
 ROLES = {
@@ -80,12 +88,19 @@ class FormReader:
         self.names = {key: given or key for key, given in fields.model_dump().items()}
         if fields.messages is None:
             self.names["messages"] = next((name for name in _MESSAGES if name in names), "messages")
+        if self.names["choices"] in names:
+            if fields.label is None:
+                self.names["label"] = next((name for name in _LABELS if name in names), "label")
+            if fields.prompt is None and "prompt" not in names and "question" in names:
+                self.names["prompt"] = "question"
         given = set(fields.model_fields_set)
         mapped = [form for form in KINDS[self.kind] if given & set(FORMS[form])]
         there = [form for form in KINDS[self.kind] if self._has(form, names)]
         if not mapped and not there:
             raise self._no_form(names)
-        self.form = (mapped or there)[0]
+        if "choices" in given and "choices" in mapped:
+            mapped = ["choices"]
+        self.form = ([form for form in mapped if form in there] or mapped or there)[0]
         self.needs = [self.names[key] for key in FORMS[self.form]]
         self.columns = {*self.needs, *(self.names[key] for key in _BESIDE[self.form])}
 
@@ -101,6 +116,8 @@ class FormReader:
                 return self._conversation(record, source)
             case "prompt":
                 prompt, completion = self._turn(record, "prompt", "user"), self._turn(record, "completion", "assistant")
+            case "choices":
+                return self._choice(record, source)
             case _:
                 prompt, completion = self._instruction(record), self._text(record, "output")
         return self._pair(prompt, completion, record, source)
@@ -130,6 +147,20 @@ class FormReader:
             raise FormError("has a list of messages, which need a chat template; use kind: chat")
         system = self._text(record, "system", optional=True)
         return Example(source=source, prompt=f"{system}\n\n{prompt}" if system else prompt, completion=completion)
+
+    def _choice(self, record: Mapping[str, Any], source: Origin) -> Example:
+        """Return a prompt with its right choice as the completion, and all choices beside it."""
+        prompt = self._turn(record, "prompt", "user")
+        choices = choices_of(_parsed(record[self.names["choices"]]))
+        if isinstance(choices, str):
+            raise FormError(f"has {_kind(record[self.names['choices']])} in '{self.names['choices']}', which {choices}")
+        right = right_of(record[self.names["label"]], choices)
+        if isinstance(right, str):
+            raise FormError(f"has a label in '{self.names['label']}' that {right}; correct it, or map another field")
+        texts = choices.texts
+        if isinstance(prompt, str) and self.kind != "chat" and not prompt[-1:].isspace():
+            texts = [text if text[0].isspace() else f" {text}" for text in texts]
+        return msgspec.structs.replace(self._pair(prompt, texts[right], record, source), choices=texts, right=right)
 
     def _turn(self, record: Mapping[str, Any], key: str, role: str) -> str | list[Message]:
         """Return the prompt or completion of a record: as text, or as messages."""
@@ -252,7 +283,7 @@ class FormReader:
             if len(lacking) < len(FORMS[form]):
                 keys = ", ".join(f"{key}: NAME" for key in lacking)
                 return FormError(f"has no field '{self.names[lacking[0]]}' {there}; map it: `fields: {{{keys}}}`")
-        wanted = "prompt with completion, or instruction with output"
+        wanted = "prompt with completion, instruction with output, or prompt with choices and label"
         wanted = f"messages, conversations, {wanted}" if self.kind == "chat" else wanted
         key = "messages: NAME" if self.kind == "chat" else "prompt: NAME, completion: NAME"
         return FormError(f"has none of the fields {wanted} {there}; map them: `fields: {{{key}}}`")

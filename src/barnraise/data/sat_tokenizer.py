@@ -83,6 +83,10 @@ class SatTokenizer:
         """Return the text of `ids` without special tokens."""
         return " ".join(self.decode_tokens(ids))
 
+    def shown(self, ids: Iterable[int]) -> str:
+        """Return the text of `ids` with special tokens by their names."""
+        return " ".join(self.tokens[index] for index in ids)
+
     def decode_tokens(self, ids: Iterable[int]) -> list[str]:
         """Decode `ids` to tokens, without special ones; DataError for an id outside the vocabulary."""
         tokens = []

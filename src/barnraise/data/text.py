@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +67,7 @@ def build(
     seed: int = 0,
     root: Path | str = ".",
     shard_bytes: int = SHARD_BYTES,
+    beside: Mapping[str, bytes] | None = None,
 ) -> Meta:
     """Make a dataset in `folder` of `files`: paths, folders (all but hidden files in them) and globs, `**` included.
 
@@ -97,7 +98,7 @@ def build(
         rows(train, coder, *lengths),
         np.concatenate(held_rows),
         lengths=lengths,
-        files=coder.files(),
+        files=coder.files() | dict(beside or {}),
         seed=seed,
         shard_bytes=shard_bytes,
     )
@@ -112,6 +113,7 @@ def build_of(
     context: int | Sequence[int] = 128,
     seed: int = 0,
     shard_bytes: int = SHARD_BYTES,
+    beside: Mapping[str, bytes] | None = None,
 ) -> Meta:
     """Make a dataset in `folder` of examples that are text; each of them is a document. Otherwise as `build`."""
     coder, lengths = tokenizers.load(tokenizer), in_order(context)
@@ -126,7 +128,7 @@ def build_of(
         cut(_example_tokens(training, coder), lengths),
         np.concatenate(held_rows),
         lengths=lengths,
-        files=coder.files(),
+        files=coder.files() | dict(beside or {}),
         seed=seed,
         shard_bytes=shard_bytes,
     )

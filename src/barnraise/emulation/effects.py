@@ -17,6 +17,8 @@ from barnraise.controller.state.effects import (
     Gains,
     Gate,
     Gated,
+    Measure,
+    Measured,
     Score,
     Scored,
 )
@@ -52,6 +54,10 @@ def _evaluated(sizes: SizedWork, effect: Evaluate) -> Event:
     return Evaluated(effect.epoch, effect.version, 0.0)
 
 
+def _measured(sizes: SizedWork, effect: Measure) -> Event:
+    return Measured(effect.epoch, effect.version)
+
+
 def _gated(sizes: SizedWork, effect: Gate) -> Event:
     return Gated(effect.epoch, effect.version)
 
@@ -70,6 +76,7 @@ EFFECTS: Mapping[type[ControllerEffect], SimulatedEffect] = {
     Gate: SimulatedEffect(_gated, lambda costs, effect, *_: costs.gate(effect)),
     Aggregate: SimulatedEffect(_aggregated, _seconds_of_version),
     Evaluate: SimulatedEffect(_evaluated, lambda costs, *_: costs.evaluate),
+    Measure: SimulatedEffect(_measured, lambda costs, *_: costs.evaluate),
     Score: SimulatedEffect(_scored, lambda costs, *_: costs.score),
 }
 """Each effect that needs the tensors alone."""

@@ -16,6 +16,7 @@ from barnraise.controller.state.events import Event
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.effects import Tensors, at_once, carry_out
 from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.measurer import Measurer
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.weigher import Weigher
@@ -117,6 +118,8 @@ class RealControllerWork:
         dataset: Dataset,
         costs: ControllerCosts,
         rows_of: Callable[[str], Dataset],
+        *,
+        measurer: Measurer | None = None,
     ) -> None:
         self.server, self.blobs, self.dataset, self.costs = server, blobs, dataset, costs
         self._files = tuple(Blob(info.sha256, info.bytes) for info in dataset.meta.row_files())
@@ -126,6 +129,7 @@ class RealControllerWork:
             server,
             blobs,
             evaluator,
+            measurer,
             Scorer(evaluator),
             Weigher(evaluator),
             read=self._accepted.__getitem__,

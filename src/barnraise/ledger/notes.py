@@ -16,6 +16,9 @@ from barnraise.ledger.figures import Employed as Employed
 from barnraise.ledger.figures import Matched as Matched
 from barnraise.ledger.figures import NoMarket as NoMarket
 from barnraise.ledger.figures import Sampled as Sampled
+from barnraise.ledger.measured import Measured as Measured
+from barnraise.ledger.measured import MetricFailed as MetricFailed
+from barnraise.ledger.measured import TextSample as TextSample
 from barnraise.ledger.note import Note as Note
 from barnraise.ledger.note import SomeNote as SomeNote
 from barnraise.ledger.note import kind_of as kind_of

@@ -174,19 +174,24 @@ def controller(
     context: int,
     outer_states: int = 1,
     gated: bool = False,
+    measured: bool = False,
 ) -> Memory:
     """Estimate the memory of the controller.
 
     It holds the published parameters, the downlink's residual, `outer_states` vectors of the outer optimizer and the
     aggregation rule, the model that is evaluated, and `payload_bytes` of payloads. Checkpoints, and snapshots that
     nodes fetch, take none. `batch_size` rows are evaluated at once; no gradients are kept, so one layer's activations
-    count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time.
+    count. The loss gate (`gated`) takes the gradient of GATED_ROWS rows at a time. The run's metrics (`measured`) have
+    a model of their own.
     """
     values = (2 + outer_states) * exchange.exchanged + gated * exchange.trained
     held = model_bytes(resolved, exchange) + FLOAT * values + buffer_bytes(resolved)
     workspace = _forward_bytes(resolved, batch_size=batch_size, context=context)
     if gated:
         workspace = max(workspace, activation_bytes(resolved, batch_size=GATED_ROWS, context=context))
+    if measured:
+        held += model_bytes(resolved, exchange)
+        workspace += _forward_bytes(resolved, batch_size=batch_size, context=context)
     return Memory(held + payload_bytes, workspace)
 
 

@@ -48,9 +48,12 @@ def example_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Pr
     data = run_file.data
     if not isinstance(data, ChatData | InstructData):
         return
-    from barnraise.models.problems import CAUSAL, entry_of
+    from barnraise.models.problems import CAUSAL, SEQ2SEQ, entry_of
 
-    if (problem := entry_of(model).name) != CAUSAL:
+    problem = entry_of(model).name
+    if problem == SEQ2SEQ and isinstance(data, ChatData):
+        return  # `pair_problems` tells
+    if problem not in (CAUSAL, SEQ2SEQ):
         text = (
             f"is {data.kind}, which a {CAUSAL} learns, but the problem of this model is {problem}; set data.kind: text"
         )

@@ -23,6 +23,7 @@ from barnraise.models.weights import files_in
 from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import longest_row, row_lengths, vocabulary
 from barnraise.plan.exchange import exchange_name
+from barnraise.plan.metrics import wanted_of
 from barnraise.plan.resolve import Plan, payload_bytes
 from barnraise.plan.speed import cpu_flops
 from barnraise.staleness.buffer import OVERLAPPING, least_buffer
@@ -131,6 +132,7 @@ def estimate(plan: Plan) -> Estimate:
             payload_bytes=OPENED * slots * contribution + 2 * version,
             outer_states=states,
             gated=bool(run_file.trust.loss_gate),
+            measured=wanted_of(run_file).any,
             **batch,
         ).total,
         disk_bytes=(run_file.controller.keep_checkpoints + 1) * (2 + states) * snapshot

@@ -31,6 +31,7 @@ from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
+from barnraise.plan.metrics import measured_problems, metric_problems
 from barnraise.plan.problem import pair_problems, problem_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
@@ -42,7 +43,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
     errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
-    errors += [*_model_folder(run_file), *_run_folder(run_file)]
+    errors += [*_model_folder(run_file), *_run_folder(run_file), *metric_problems(run_file)]
     if purpose is not SIMULATE:
         errors += [*_address(run_file), *_trackers(run_file)]
     if purpose.local:
@@ -65,6 +66,7 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
         model = described(plan)
         run_file = plan.run_file
         problems = [*pair_problems(run_file, model), *part_problems(run_file, model)]
+        problems += measured_problems(run_file, model)
         if problems := [*problems, *example_problems(run_file, model)]:
             return None, problems
         result = estimate(plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from barnraise.config.data_sections import RowsData
+from barnraise.config.data_sections import InstructData, RowsData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError, UnknownNameError
@@ -47,9 +47,14 @@ def problem_problems(run_file: RunFile) -> Iterator[Problem]:
 
 def pair_problems(run_file: RunFile, model: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield why a model that maps texts to texts cannot be trained on the run's data."""
-    if model.get(PROBLEM, {}).get("name") == SEQ2SEQ:
+    if model.get(PROBLEM, {}).get("name") != SEQ2SEQ:
+        return
+    if not isinstance(run_file.data, InstructData):
         text = (
             f"of a {model['model_type']} is {SEQ2SEQ}, which needs pairs of a source and a target, but data of the "
-            f"kind {run_file.data.kind} has none; see the guide to problems of your own (docs/guides/own-problem.md)"
+            f"kind {run_file.data.kind} has none; set data.kind: instruct for prompts with completions"
         )
         yield Problem(("model", "problem"), text)
+    elif run_file.data.train_on == "all":
+        text = f"is all, but the problem {SEQ2SEQ} learns the targets alone; leave it out"
+        yield Problem(("data", "train_on"), text)

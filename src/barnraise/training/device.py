@@ -14,6 +14,12 @@ from barnraise.training.catalog import AUTOMATIC, FULL_PRECISION
 
 HALF = "bfloat16"
 
+_VECTORS = 6
+"""Vectors of an exchange that are on a device: residual, ends of two tasks, an offset, a version, a difference."""
+
+_SHARE = 0.25
+"""Share of the free memory that they may take: moments and activations need more, and come later."""
+
 COMPILERS = "g++", "clang++", "c++"
 
 
@@ -47,6 +53,13 @@ def use_fast_products(device: torch.device) -> None:
     """Let float32 matrices be multiplied in TF32, where the device has it; CPUs compute as before."""
     if device.type != "cpu":
         torch.set_float32_matmul_precision("high")
+
+
+def has_room(device: torch.device, size: int) -> bool:
+    """Return whether a device has much memory beside the vectors of an exchange of `size` float32 values."""
+    if device.type != "cuda":
+        return False
+    return _VECTORS * 4 * size <= _SHARE * torch.cuda.mem_get_info(device)[0]
 
 
 def why_not_compiled(device: torch.device) -> str:

@@ -23,10 +23,10 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
-from barnraise.training.device import usable_precision, use_fast_products, why_not_compiled
+from barnraise.training.device import has_room, usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.offload import MainMemory
-from barnraise.training.problem import Problem, Tensors, careful, is_own
+from barnraise.training.problem import Problem, Tensors, careful, is_own, never_finite
 from barnraise.training.transfers import DONE, Transfer, copy_out, so_far
 
 CPU = torch.device("cpu")
@@ -71,11 +71,12 @@ class LocalTrainer:
         self.precision = usable_precision(precision, self.device)
         use_fast_products(self.device)
         self.tokens_at_once = tokens_at_once
+        self.exchanges_on_device = not offload and has_room(self.device, len(self.flat.vector))
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
         self.compiled = compiled and self._compile()
         self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
-        self.raised = ""  # the last exception of the problem's code in this task
+        self.raised = ""  # the last failure of the problem's code in this task
         self._anchor: Tensor | None = None
         self._reading = DONE  # the last copy of the parameters, before which they must not change
         self._ramp, self._climbed = 1, 0  # steps over which the rate rises, and how many of them were taken
@@ -275,7 +276,12 @@ class LocalTrainer:
         return self._done(steps, number), total / steps if steps else math.nan
 
     def _done(self, steps: int, batches: int) -> int:
-        return batches if steps and is_own(self.problem) else steps
+        """Return the steps that count, of which `steps` were taken; name a loss of the user's own that fails in all."""
+        if not is_own(self.problem):
+            return steps
+        if batches and not steps and not self.raised:
+            self.raised = never_finite(self.problem)
+        return batches if steps else 0
 
     def _run_unread(
         self, batches: Iterator[Batch], learning_rate: float, after_step: Callable[[int], bool]

@@ -144,6 +144,12 @@ def careful(problem: Problem) -> Iterator[None]:
         raise ProblemError(text[:300]) from error
 
 
+def never_finite(problem: Problem) -> str:
+    """Return the reason for which a task of the user's own problem comes back without a step."""
+    name = type(problem).__name__
+    return f"{PROBLEM_RAISED}{name} has a loss or a gradient that is not finite in all steps of a task"
+
+
 def cautious(problem: Problem, batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield the batches that a problem makes, as `careful` runs its code."""
     while True:

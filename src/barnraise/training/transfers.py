@@ -26,27 +26,28 @@ class Transfer:
         """Return when the copy is done."""
 
 
-class _OnThread(Transfer):
-    """A copy that another thread makes."""
+class _OnThreads(Transfer):
+    """A copy that other threads make, each one a part."""
 
-    def __init__(self, copied: Future[Any]) -> None:
-        self._copied = copied
+    def __init__(self, parts: list[Future[Any]]) -> None:
+        self._parts = parts
 
     def hold(self) -> None:
-        self._copied.result()
+        self.wait()
 
     def wait(self) -> None:
-        self._copied.result()
+        for part in self._parts:
+            part.result()
 
 
 class OnStream(Transfer):
     """A copy, or another piece of work, on a stream of a CUDA device up to now."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
-        self._done = stream.record_event()
+        self._device, self._done = stream.device, stream.record_event()
 
     def hold(self) -> None:
-        torch.cuda.current_stream().wait_event(self._done)
+        torch.cuda.current_stream(self._device).wait_event(self._done)
 
     def wait(self) -> None:
         self._done.synchronize()
@@ -69,20 +70,27 @@ def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
     """Copy `source`, float32 [d] on any device, `into` main memory: by the device, by `pool`, or at once."""
     if source.is_cuda:
         stream = _stream(source.device)
-        stream.wait_stream(torch.cuda.current_stream())
+        stream.wait_stream(torch.cuda.current_stream(source.device))
         with torch.cuda.stream(stream):
             into.copy_(source, non_blocking=True)
         return OnStream(stream)
     if pool is not None and source.device.type == "cpu":
-        return _OnThread(pool.submit(_copy, source, into))
+        there, here = source.numpy(), into.numpy()  # torch would start threads of its own
+        return _OnThreads([pool.submit(np.copyto, here[span], there[span]) for span in spans(len(there), 16 * SPAN)])
     into.copy_(source)
     return DONE
 
 
-def _copy(source: Tensor, into: Tensor) -> None:
-    there, here = source.numpy(), into.numpy()
-    for span in spans(len(there), 16 * SPAN):  # torch would start threads of its own
-        np.copyto(here[span], there[span])
+def copy_in(source: Tensor, into: Tensor) -> None:
+    """Copy `source`, in main memory, `into` a tensor on any device, beside its work; return when it is done."""
+    if not into.is_cuda:
+        into.copy_(source)
+        return
+    stream = _stream(into.device)
+    stream.wait_stream(torch.cuda.current_stream(into.device))  # which may still use the tensor
+    with torch.cuda.stream(stream):
+        into.copy_(source, non_blocking=True)
+    OnStream(stream).wait()
 
 
 _streams: dict[torch.device, torch.cuda.Stream] = {}

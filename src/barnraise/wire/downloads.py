@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from barnraise.core.digests import DIGEST_BYTES, LEAF_BYTES, num_leaves, root
 from barnraise.core.errors import WireError
@@ -68,6 +69,8 @@ class Chunks:
                 number = self._again.pop()
             else:
                 number, self._next = self._next, self._next + 1
+                if self.arrived[number]:
+                    continue
             if not self._asked:
                 self._active_at = now
             self._asked.add(number)
@@ -111,6 +114,13 @@ class Chunks:
             self.payload += bytes(lacking)
         self.payload[offset : offset + len(data)] = data
 
+    def fill(self, offset: int, data: memoryview) -> None:
+        """Store bytes that are here already, from a chunk's start on to a chunk's end or that of the whole."""
+        self.store(offset, data)
+        numbers = range(offset // self.size, -(-(offset + len(data)) // self.size))
+        self.arrived[numbers.start : numbers.stop] = b"\1" * len(numbers)
+        self._missing -= len(numbers)
+
     def drop(self, numbers: range) -> None:
         """Discard chunks that have arrived with wrong bytes, so that they are requested again."""
         self.arrived[numbers.start : numbers.stop] = bytes(len(numbers))
@@ -124,6 +134,8 @@ class InOrder:
     """A download whose offsets are those of its `_chunks`."""
 
     _chunks: Chunks
+    reused = 0
+    """Bytes that did not cross the link."""
 
     def requests(self, now: float) -> list[tuple[int, int]]:
         """Return the (offset, number of bytes) pairs to request now."""
@@ -188,13 +200,25 @@ class Download(InOrder):
         self.complete = True
 
 
+class HeldLeaves(Protocol):
+    """The bytes of another version of the parameters; they need no more than be nearly the same."""
+
+    @property
+    def leaves(self) -> bytes:
+        """Return the digests of its leaves, one after the other, as far as they are known."""
+
+    def leaf(self, number: int) -> memoryview:
+        """Return the bytes of a leaf, which may have changed since its digest was computed."""
+
+
 class SnapshotDownload:
     """A download of a snapshot, or of some of its leaves, of at most `limit` bytes, with the interface of `Download`.
 
     The digests of its leaves come first: they are stored behind its bytes, and its own digest is computed from them.
     Then each leaf is checked as soon as it has arrived, and requested again alone if it is wrong. `chunk` divides a
     leaf. `only` are the numbers of the leaves to fetch (see `models.vectors.leaves_of` for those of a range of the
-    parameters); None: all of them. Offsets in requests and chunks are always those of the whole snapshot.
+    parameters); None: all of them. Leaves that are `held` with the same digest are not fetched: that takes 1 ms each.
+    Offsets in requests and chunks are always those of the whole snapshot.
     """
 
     def __init__(
@@ -203,6 +227,7 @@ class SnapshotDownload:
         *,
         limit: int,
         only: Collection[int] | None = None,
+        held: HeldLeaves | None = None,
         chunk: int = CHUNK_BYTES,
         window: int = WINDOW,
         patience: float = PATIENCE,
@@ -217,7 +242,8 @@ class SnapshotDownload:
         check_size(max(num_bytes, DIGEST_BYTES * count), limit)
         if LEAF_BYTES % chunk:
             raise ValueError(f"chunk is {chunk}, but must divide {LEAF_BYTES}")
-        self.blob = blob
+        self.blob, self._held = blob, held
+        self.reused = 0  # bytes that were held
         self._leaves = Chunks(DIGEST_BYTES * count, chunk, window, patience)
         self._chunks = Chunks(num_bytes, chunk, window, patience)
         self._listed = False  # whether the digests of the leaves have arrived and are right
@@ -276,6 +302,23 @@ class SnapshotDownload:
             self._leaves.drop(range(len(self._leaves.arrived)))
             raise WrongDigestError(digest, self.blob.digest)
         self._listed = True
+        self._reuse()
+
+    def _reuse(self) -> None:
+        """Take the leaves that are held with the right digests."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        known, promised = held.leaves, bytes(self._leaves.payload)
+        for place, leaf in enumerate(self._numbers):
+            span = slice(leaf * DIGEST_BYTES, (leaf + 1) * DIGEST_BYTES)
+            if known[span] != promised[span]:
+                continue
+            content = memoryview(bytes(held.leaf(leaf)))
+            size = min(LEAF_BYTES, self._chunks.num_bytes - place * LEAF_BYTES)
+            if len(content) == size and hashlib.sha256(content).digest() == promised[span]:
+                self._chunks.fill(place * LEAF_BYTES, content)
+                self.reused += size
 
     def _check_leaf(self, place: int) -> None:
         """Check the leaf at `place` of those wanted, once all of its chunks have arrived."""

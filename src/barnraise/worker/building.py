@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnraise.training.problem import Problem
     from barnraise.worker.moments import Moments  # these import torch
     from barnraise.worker.options import WorkerOptions
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion
     from barnraise.worker.task_executor import MakeExecutor, TaskExecutor
 
 LEND_MORE = "lend more of it (--max-memory), or join with a larger machine"
@@ -104,6 +105,16 @@ def make_trainer(
         compiled=inner.compile == AUTOMATIC,
         offload=inner.offload_optimizer,
     )
+
+
+def restore_replica(
+    executor: TaskExecutor, folder: Path, welcome: Welcome, say: Callable[[str], None]
+) -> tuple[ReplicaFile, RestoredVersion]:
+    """Open the replica's file in `folder`, from which the executor continues: the file, and what the executor holds."""
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion
+
+    file = ReplicaFile(folder, welcome.run, welcome.manifest.digest, say)
+    return file, file.restore(executor.published, RestoredVersion(welcome.version, welcome.digest))
 
 
 def restore_moments(

@@ -127,12 +127,14 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def delete(folder: Path, moments: Path | None) -> None:
-    """Delete the data and the optimizer's moments of a run that is over.
+def delete(folder: Path, moments: Path | None, replica: Path | None = None) -> None:
+    """Delete the data, the optimizer's moments and the replica of a run that is over.
 
     A file that cannot be deleted stays.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    for each in (folder, replica):
+        if each is not None:
+            shutil.rmtree(each, ignore_errors=True)
     if moments is not None:
         with contextlib.suppress(OSError):
             moments.unlink()

@@ -39,12 +39,14 @@ class Prepared(Event, frozen=True, gc=False):
     """Model and data are ready, and the machine is measured.
 
     `files` are the blobs of the token shards, in order, and last that of the held-out rows; `limits` are those of its
-    memory.
+    memory. `version` is that of a replica of an earlier process, with its digest; -1: none.
     """
 
     files: tuple[Blob, ...]
     profile: NodeProfile
     limits: Limits = Limits()
+    version: int = -1
+    digest: str | None = None
 
 
 class Updated(Event, frozen=True, gc=False):

@@ -46,6 +46,7 @@ from barnraise.training.local import LocalTrainer
 from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
+from barnraise.worker.device_session import DevicePath, DeviceSession
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica
 from barnraise.worker.stateful import StatefulSession
@@ -81,7 +82,8 @@ class WorkerExecutor:
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:
             codec.crew = self._crew
-        self.path = UpdatePath(
+        on_device = trainer.exchanges_on_device and self.codecs[0].selects_on_devices and not settings.stateless
+        self.path = (DevicePath if on_device else UpdatePath)(
             self.codecs[0],
             error_feedback=uplink.error_feedback,
             decay=uplink.decay,
@@ -95,7 +97,7 @@ class WorkerExecutor:
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless
-            else StatefulSession(
+            else (DeviceSession if on_device else StatefulSession)(
                 self.published, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
             )
         )
@@ -179,10 +181,10 @@ class WorkerExecutor:
         """Encode and keep the update of a task; None when it is not finite."""
         ends.copied.wait()
         try:
-            if ends.line == self.course.lost or not _finite(ends.reached):
-                raise PayloadError("the task began or ended in numbers that are not finite")
+            if ends.line == self.course.lost:
+                raise PayloadError("the task began in numbers that are not finite")
             payload = self._encoded(task, ends, steps, leaving=self.leaving.is_set())
-        except PayloadError:  # or the difference of start and end overflows
+        except PayloadError:
             self.course.failed(steps, ends.line)
             return None
         self.payloads[task.id] = payload

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from barnraise.core.digests import TreeHash
 from barnraise.core.errors import DataError, WireError
 from barnraise.core.types import Blob, Update
-from barnraise.wire.downloads import Download, SnapshotDownload, WrongDigestError
+from barnraise.wire.downloads import Download, HeldLeaves, SnapshotDownload, WrongDigestError
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Chunk, Fetch, Gone
@@ -38,6 +38,7 @@ class Fetcher:
         self.files = self.cache.places
         self.mirrors: Mirrors | None = None
         self.limit = 64 << 20
+        self.held: HeldLeaves | None = None  # the replica, whose leaves a snapshot may share
         self._downloads: dict[str, Download | SnapshotDownload | FileDownload] = {}
         self._held: dict[str, Buffer] = {}
         self._inlined: dict[str, Buffer] = {}  # bytes that came with the newest task
@@ -52,7 +53,11 @@ class Fetcher:
         if blob.digest in self._held or self.cache.holds(blob):
             return True
         if blob.digest not in self._downloads:
-            self._downloads[blob.digest] = (SnapshotDownload if snapshot else Download)(blob, limit=self.limit)
+            self._downloads[blob.digest] = (
+                SnapshotDownload(blob, limit=self.limit, held=self.held)
+                if snapshot
+                else Download(blob, limit=self.limit)
+            )
         return self._downloads[blob.digest].complete and self._complete(blob.digest)
 
     def fetch_to_disk(self, download: FileDownload) -> None:
@@ -100,7 +105,7 @@ class Fetcher:
         return min(due, default=math.inf)
 
     def chunk(self, message: Chunk, data: Buffer, now: float) -> int:
-        """Accept bytes, and return the size of the blob that they complete, else 0.
+        """Accept bytes, and return how many crossed the link for the blob that they complete, else 0.
 
         Bytes that were not requested are ignored. DataError when the blob's bytes were wrong too often.
         """
@@ -118,7 +123,7 @@ class Fetcher:
             return 0
         except WireError:
             return 0
-        return download.blob.num_bytes if complete else 0
+        return max(1, download.blob.num_bytes - download.reused) if complete else 0
 
     def gone(self, message: Gone, now: float) -> bool:
         """Record that the controller does not keep the blob, or cannot read it: True when it was awaited.

@@ -24,6 +24,7 @@ class Incoming:
         self.have, self.updating = -1, False
         self._digest: str | None = None  # digest of the parameters at the version that it has, or takes in
         self._void = False  # the update that is being taken in is superseded
+        self._unproven = False  # the replica is that of an earlier process, which the controller has not confirmed
         self.room = math.inf  # bytes of versions and deltas that may be here, or on their way, at a time
         self._applied = self._to_undo = self._undone = 0  # bytes being taken in, and bytes that tasks undo
         self.queue: list[News] = []  # the oldest first
@@ -90,6 +91,16 @@ class Incoming:
         """Record the end of taking in, which led to `version`, -1 for a void replica, and return the version."""
         self.have, self.updating, self._void = -1 if self._void else version, False, False
         return self.have
+
+    def restored(self, version: int, digest: str | None) -> None:
+        """Start with the replica of an earlier process."""
+        self.have, self._digest, self._unproven = version, digest, version >= 0
+
+    def welcomed(self, version: int, digest: str | None) -> None:
+        """Compare a replica of an earlier process with the newest version; later versions check themselves."""
+        if self._unproven:
+            self._unproven = False
+            self.compare(version, digest)
 
     def compare(self, version: int, digest: str | None) -> None:
         """Void the replica unless it leads to this newest version of another controller.

@@ -172,6 +172,7 @@ class Worker:
             return []
         if first:
             return [Fetch(message.manifest)]
+        self.incoming.welcomed(message.version, message.digest)
         if self.contact.term.rank != term.rank:
             return self.tasks.another_controller(message, now)
         return self.tasks.welcomed(message.forget, now)
@@ -199,6 +200,7 @@ class Worker:
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
         self.tasks.files, self.profile = event.files, event.profile
         self.tasks.limits, self.incoming.room = event.limits, event.limits.fetched
+        self.incoming.restored(event.version, event.digest)
         return [self._hello(now)]
 
     # Results

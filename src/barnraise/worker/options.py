@@ -77,7 +77,7 @@ class WorkerOptions:
     `uri` is one address, or two with a space between, the second for a network that blocks the first. With an `invite`
     the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
     `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
-    the optimizer's, None to keep none.
+    the optimizer's, `replica` the folder of the model's newest version, None to keep none.
     """
 
     uri: str
@@ -86,6 +86,7 @@ class WorkerOptions:
     keys: Keys = field(repr=False)
     cache: Path
     moments: Path | None = None
+    replica: Path | None = None
     invite: Invite | None = field(default=None, repr=False)
     means: Means = Means()
     former: Keys | None = field(default=None, repr=False)

@@ -26,16 +26,17 @@ from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
-from barnraise.worker.building import fit_of, restore_moments
+from barnraise.worker.building import fit_of, restore_moments, restore_replica
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
+from barnraise.worker.kept import Kept
 from barnraise.worker.options import Means, WorkerOptions
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.terms import require_size
 
 if TYPE_CHECKING:
-    from barnraise.worker.moments import Moments  # it imports torch
-
+    from barnraise.worker.moments import Moments
+    from barnraise.worker.replica_file import ReplicaFile, RestoredVersion  # these import torch
 
 PART_EXTRA = 1 << 24
 """Bytes of all frozen parts beside their parameters, at most: names and shapes."""
@@ -79,7 +80,7 @@ class Ready:
     """A worker that can train; `event` tells its machine."""
 
     executor: TaskExecutor
-    moments: Moments | None
+    kept: Kept
     event: Prepared
 
 
@@ -145,15 +146,37 @@ async def prepare(
     fetcher.cache.on_deleted = executor.dataset.forget
     fetcher.limit = max(fetcher.limit, 8 * manifest.trained + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
-    moments, disk = None, options.means.lent().disk_bytes or math.inf
-    kept = 2 * 2 * FLOAT * manifest.trained  # the moments, and their copy while they are written
-    if options.moments is not None and not settings.stateless and kept <= disk / 2:
-        disk -= kept
-        moments = await in_training(
-            partial(restore_moments, executor, options.moments, welcome, options.server_key, shell.say)
-        )
-    elif options.moments is not None and not settings.stateless:
-        shell.say(f"the optimizer's moments are not kept on disk: they need {bytes_text(kept)} of --max-disk")
-    fetcher.cache.limit = disk
+    kept, held, disk = await _restore(shell, executor, welcome, manifest)
+    fetcher.held, fetcher.cache.limit = executor.published, disk
     files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
-    return Ready(executor, moments, Prepared(files, measured, msgspec.structs.replace(fitting.limits, disk=disk)))
+    limits = msgspec.structs.replace(fitting.limits, disk=disk)
+    return Ready(executor, kept, Prepared(files, measured, limits, *(held or ())))
+
+
+async def _restore(
+    shell: Shell, executor: TaskExecutor, welcome: Welcome, manifest: Manifest
+) -> tuple[Kept, RestoredVersion | None, float]:
+    """Load what an earlier process kept: the files, the replica's version, and the bytes of disk that are left."""
+    options, disk = shell.options, shell.options.means.lent().disk_bytes or math.inf
+    moments: Moments | None = None
+    replica: ReplicaFile | None = None
+    held: RestoredVersion | None = None
+    size = 2 * 2 * FLOAT * manifest.trained  # the moments, and their copy while they are written
+    if options.moments is not None and not welcome.settings.stateless:
+        if size <= disk / 2:
+            disk -= size
+            moments = await shell.in_training(
+                partial(restore_moments, executor, options.moments, welcome, options.server_key, shell.say)
+            )
+        else:
+            shell.say(f"the optimizer's moments are not kept on disk: they need {bytes_text(size)} of --max-disk")
+    size = 2 * FLOAT * len(executor.replica)
+    if options.replica is not None:
+        if size <= disk / 2:
+            disk -= size
+            replica, held = await shell.in_training(
+                partial(restore_replica, executor, options.replica, welcome, shell.say)
+            )
+        else:
+            shell.say(f"the replica is not kept on disk: it needs {bytes_text(size)} of --max-disk")
+    return Kept(executor, moments, replica), held, disk

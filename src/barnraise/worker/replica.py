@@ -17,6 +17,7 @@ from torch import Tensor
 
 from barnraise.compression.base import Codec
 from barnraise.core import ranges
+from barnraise.core.digests import LEAF_BYTES
 from barnraise.core.errors import PayloadError
 from barnraise.core.ranges import fault, pieces
 from barnraise.core.threads import SPAN, Crew, spans
@@ -26,6 +27,7 @@ from barnraise.wire.frames import Buffer
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Fetched = Callable[[Blob], Buffer]
+_CACHED = 1 << 16  # elements that are decoded and added while a core's cache holds them
 
 
 class Replica:
@@ -36,7 +38,7 @@ class Replica:
     """
 
     def __init__(self, size: int, codec: Codec, *, follows: bool, last: bool = False) -> None:
-        self.parameters, self.version = torch.zeros(size), -1
+        self.parameters, self.version, self.digest = torch.zeros(size), -1, ""  # the digest of that version
         self.lock = threading.Lock()
         self.merged, self.share, self.moved = 0, 1.0, False  # from the last `update`, and whether it is to be taken in
         self.movement: Tensor | None = (
@@ -51,7 +53,7 @@ class Replica:
     def update(self, news: News, fetched: Fetched) -> int:
         """Apply the updates of `news` in order: the version it is at, or -1 when it is void."""
         with self.lock:
-            self.moved = False
+            self.moved, self.version = False, -1
             for update in news.updates:
                 data, changed = fetched(update.blob), None
                 try:
@@ -62,11 +64,31 @@ class Replica:
                         changed = pieces(covered)
                 except PayloadError:
                     return -1
-                if self._leaves.digest(self.parameters, changed) != update.parameters_digest:
+                self.digest = self._leaves.digest(self.parameters, changed)
+                if self.digest != update.parameters_digest:
                     return -1
             self.merged, self.share, self.moved = news.merged, news.share, True
             self.version = news.updates[-1].version
         return self.version
+
+    def restore(self, parameters: Tensor, version: int) -> str:
+        """Continue from `parameters` of an earlier process, which are not copied, and return their digest.
+
+        No task sees them before an update, or the controller, confirms the digest.
+        """
+        with self.lock:
+            self.parameters, self.version = parameters, version
+            self.digest = self._leaves.digest(parameters)
+        return self.digest
+
+    @property
+    def leaves(self) -> bytes:
+        """Return the digests of its leaves, one after the other, of the last update that was tried."""
+        return self._leaves.listed
+
+    def leaf(self, number: int) -> memoryview:
+        """Return the bytes of a leaf, without a lock: an update may change them meanwhile."""
+        return raw(self.parameters)[number * LEAF_BYTES : (number + 1) * LEAF_BYTES]
 
     def copy(self) -> Tensor:
         """Return a copy of its parameters, float32 [size]."""
@@ -138,14 +160,20 @@ class Replica:
 
         Decoded zeros count too: a zero may have a sign.
         """
-        reader = self.codec.open(delta, ranges.size(covered))
+        reader, multiple = self.codec.open(delta, ranges.size(covered)), self.codec.multiple
 
         def each(span: slice) -> None:
-            decoded = np.empty(span.stop - span.start, np.float32)
-            reader.read(span.start, decoded)
-            for part in ranges.parts(covered, span.start, span.stop):
-                values = decoded[part.place - span.start : part.place - span.start + part.stop - part.start]
-                for vector in moving:
-                    move(vector[part.here], values, out=vector[part.here])
+            scratch = np.empty(min(span.stop - span.start, _rounded(_CACHED, multiple)), np.float32)
+            for few in spans(span.stop - span.start, scratch.size):
+                first, decoded = span.start + few.start, scratch[: few.stop - few.start]
+                reader.read(first, decoded)
+                for part in ranges.parts(covered, first, first + decoded.size):
+                    values = decoded[part.place - first : part.place - first + part.stop - part.start]
+                    for vector in moving:
+                        move(vector[part.here], values, out=vector[part.here])
 
-        self._crew.each(each, spans(reader.size, -(-SPAN // self.codec.multiple) * self.codec.multiple))
+        self._crew.each(each, spans(reader.size, _rounded(SPAN, multiple)))
+
+
+def _rounded(length: int, multiple: int) -> int:
+    return -(-length // multiple) * multiple

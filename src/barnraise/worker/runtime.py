@@ -14,11 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from barnraise.core.errors import BarnraiseError, ProblemError, WireError
 from barnraise.core.text import printable
-from barnraise.core.types import AnyResult, Blob, PayloadResult
+from barnraise.core.types import AnyResult, Blob, News, PayloadResult
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.transport.roaming import RoamingConnection
@@ -46,6 +46,7 @@ from barnraise.worker.enrolling import enrol
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.gauges import Gauges, Show
 from barnraise.worker.imports import import_all
+from barnraise.worker.kept import Kept
 from barnraise.worker.kinds import RUN, Made
 from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.mirrors import Mirrors
@@ -58,9 +59,6 @@ from barnraise.worker.signing import vouched
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.telemetry import watch
 from barnraise.worker.terms import require_intervals, require_size
-
-if TYPE_CHECKING:
-    from barnraise.worker.moments import Moments  # it imports torch
 
 LINGER = 1.0
 """Seconds for unsent messages when the worker stops."""
@@ -88,7 +86,7 @@ class WorkerRuntime:
         self.machine = machine(secrets.randbits(53), profile, lent.kinds)
         self.gauges = Gauges(self.machine, show)
         self.fetcher = Fetcher()
-        self.moments: Moments | None = None
+        self.kept: Kept | None = None
         self._built: TaskExecutor | None = None
         self.inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self.mirrors = self.fetcher.mirrors = Mirrors(self.fetcher, self.inbox.put_nowait, self._spawn, say)
@@ -97,7 +95,7 @@ class WorkerRuntime:
         self._enrolling: asyncio.Task[None] | None = None
         self._working = False
         self._num_lost = 0  # messages that were malformed
-        self.pools = Pools()
+        self.pools = Pools(options.means.device)
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None
         self._limited = contextlib.ExitStack()
@@ -142,8 +140,9 @@ class WorkerRuntime:
                 await self._loop.run_in_executor(self.pools.training, import_all)  # before a lease has to be kept
             if self.outcome is None:
                 await self._work()
-            if self.machine.leaving and self.outcome and self.outcome.final and self.moments is not None:
-                await self._loop.run_in_executor(self.pools.training, self.moments.keep, self.executor.trainer)
+            if self.machine.leaving and self.outcome and self.outcome.final and self.kept is not None:
+                await self._wait_for_training(self.kept.last_moments)
+                await self._loop.run_in_executor(self.pools.updating, self.kept.last_replica)
         finally:
             self.machine.quit = True
             for task in self._background:
@@ -309,7 +308,7 @@ class WorkerRuntime:
         shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)
         content = bytes(self.fetcher.take(action.manifest))
         ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
-        self._built, self.moments = ready.executor, ready.moments
+        self._built, self.kept = ready.executor, ready.kept
         self._built.encode_on(self.pools.encoding)
         self.inbox.put_nowait(ready.event)
 
@@ -327,11 +326,13 @@ class WorkerRuntime:
         if fetched is None:
             self.inbox.put_nowait(ev.Updated(-1))  # a snapshot will be requested
             return
+        self._spawn(self._update(action.news, fetched))
 
-        self._spawn(self._updated(partial(self.executor.update, action.news, fetched)))
-
-    async def _updated(self, update: Callable[[], int]) -> None:
-        self.inbox.put_nowait(ev.Updated(await self._loop.run_in_executor(self.pools.updating, update)))
+    async def _update(self, news: News, fetched: Callable[[Blob], Buffer]) -> None:
+        version = await self._loop.run_in_executor(self.pools.updating, self.executor.update, news, fetched)
+        self.inbox.put_nowait(ev.Updated(version))
+        if self.kept is not None:
+            await self._loop.run_in_executor(self.pools.updating, self.kept.followed, news, version)
 
     def _start_task(self, action: act.StartTask) -> None:
         task, run = action.task, RUN[type(action.task)]
@@ -356,8 +357,8 @@ class WorkerRuntime:
             return made
 
         self._spawn(self._finish(task.id, carry_out))
-        if self.moments is not None:
-            self._spawn(self._wait_for_training(partial(self.moments.keep_if_due, self.executor.trainer)))
+        if self.kept is not None:
+            self._spawn(self._wait_for_training(self.kept.moments_if_due))
 
     async def _finish(self, assignment: int, work: Callable[[], Made]) -> None:
         """Carry a task out, and report its end; before that its last step, if its update is encoded meanwhile."""
@@ -380,9 +381,6 @@ class WorkerRuntime:
     async def _settled(self, settle: Callable[[], Future[None]]) -> None:
         await asyncio.wrap_future(await self._wait_for_training(settle))
 
-    def _quit(self, action: act.Quit) -> None:
-        self._end(action.reason, action.final, left=action.left, refusal=action.refusal)
-
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
@@ -396,5 +394,5 @@ _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,
     act.Settle: WorkerRuntime._settle,
-    act.Quit: WorkerRuntime._quit,
+    act.Quit: lambda shell, end: shell._end(end.reason, end.final, left=end.left, refusal=end.refusal),
 }

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from barnraise.compression.base import Array, Codec, Encoded
+from barnraise.compression.base import Codec, Encoded
 from barnraise.compression.feedback import ErrorFeedback, gathered
-from barnraise.core.threads import Crew, spans
+from barnraise.core import ranges
+from barnraise.core.errors import PayloadError
+from barnraise.core.threads import SPAN, Crew, spans
 from barnraise.core.types import Ranges
+
+NOT_FINITE = "an update with elements that are not finite"
 
 MARGIN = 1.0 - 2.0**-20
 """Factor of its limit to which a longer update is scaled: float32 rounds, and codecs round further."""
@@ -39,6 +43,11 @@ class Draft:
     covered: Ranges | None
     codec: Codec
     encoded: Encoded | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Return whether all of it is sent: then the codec refuses it when it is not finite."""
+        return self.covered is None or ranges.size(self.covered) == self.vector.numel()
 
     def encode(self) -> Encoded:
         """Encode the sent ranges.
@@ -66,30 +75,39 @@ class WorkerStage:
 
 
 class Difference(WorkerStage):
-    """The pseudo-gradient: where the task began less where it led, times `scale`."""
+    """The pseudo-gradient: where the task began less where it led, times `scale`, and what error feedback kept.
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    Raises PayloadError when it is not finite where the codec does not see it.
+    """
+
+    def __init__(self, crew: Crew, feedback: ErrorFeedback | None = None) -> None:
+        self._crew, self.feedback = crew, feedback
 
     def forward(self, update: Draft) -> None:
-        begin, reached = update.vector.numpy(), update.end.numpy()
+        begin, reached, scale = update.vector.numpy(), update.end.numpy(), np.float32(update.scale)
+        add = self.feedback.adder(update.vector) if self.feedback else None
 
         def subtract(span: slice) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):  # the codec refuses values that are not finite
-                np.subtract(begin[span], reached[span], out=begin[span])
-                begin[span] *= np.float32(update.scale)
+            for few in spans(span.stop - span.start, SPAN // 4):  # a core's cache holds them
+                part = slice(span.start + few.start, span.start + few.stop)
+                own = begin[part]
+                with np.errstate(over="ignore", invalid="ignore"):
+                    np.subtract(own, reached[part], out=own)
+                    if scale != 1.0:
+                        own *= scale
+                if add is not None:
+                    add(part)
+                if not (update.whole or np.isfinite(own).all()):
+                    raise PayloadError(NOT_FINITE)
 
         self._crew.each(subtract, spans(begin.size))
 
 
 class Feedback(WorkerStage):
-    """Adds the parts that were left out before, and keeps those that are left out now."""
+    """Keeps the parts that are left out, which `Difference` adds to the next update."""
 
     def __init__(self, feedback: ErrorFeedback) -> None:
         self.feedback = feedback
-
-    def forward(self, update: Draft) -> None:
-        self.feedback.add(update.vector)
 
     def sent(self, update: Draft) -> None:
         assert update.encoded is not None
@@ -124,13 +142,16 @@ class Clip(WorkerStage):
             norm = update.codec.open(encoded, encoded.size, update.version).norm()
             if norm <= self.limit:
                 return
-            self._scale(update.vector.numpy(), np.float32(MARGIN * self.limit / norm))
+            self.scale(update.vector, np.float32(MARGIN * self.limit / norm))
             update.encode()
         update.vector.zero_()
         update.encode()
 
-    def _scale(self, vector: Array, share: np.float32) -> None:
-        def multiply(span: slice) -> None:
-            vector[span] *= share
+    def scale(self, vector: Tensor, share: np.float32) -> None:
+        """Multiply `vector` by `share`, in place."""
+        values = vector.numpy()
 
-        self._crew.each(multiply, spans(vector.size))
+        def multiply(span: slice) -> None:
+            values[span] *= share
+
+        self._crew.each(multiply, spans(values.size))

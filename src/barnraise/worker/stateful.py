@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from barnraise.core.ranges import overlap
-from barnraise.core.threads import SERIAL, Crew, WorkQueue, finished, spans
+from barnraise.core.threads import Crew, WorkQueue, finished, spans
 from barnraise.core.types import Train
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, host_vector
 from barnraise.wire.messages import Downlink
+from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.replica import Replica
 from barnraise.worker.task_sessions import Ends, TaskSession
 from barnraise.worker.update_path import Opened, SentUpdate, UpdatePath
@@ -145,7 +145,7 @@ class StatefulSession(TaskSession):
     def _copy_out(self) -> tuple[Tensor, Transfer]:
         """Return a vector, and the copy of the present parameters to it."""
         if self._queue.beside and self._copying is None:
-            self._copying = ThreadPoolExecutor(1, "copy")
+            self._copying = ThreadPoolExecutor(torch.get_num_threads(), "copy")
         vector = self._vector()
         return vector, self.trainer.copy_out(vector, self._copying)
 
@@ -154,17 +154,21 @@ class StatefulSession(TaskSession):
         self._prepared = None
         if offset.movement is not None:
             self.trainer.follow(offset.movement, offset.steps, task.learning_rate, self._downlink.version_momentum)
-            self.published.reuse(offset.movement)
+            self._used(offset.movement)
         start, added = self._running(), self.trainer.shift(offset.vector)
 
         def record() -> None:
             added.wait()
-            here, moved = start.numpy(), offset.vector.numpy()
-            self._crew.each(lambda span: np.add(here[span], moved[span], out=here[span]), spans(len(start)))
+            self._record(start, offset.vector)
             self._free.append(offset.vector)
 
         self._recorded.result()  # raises the exception of the one before, if there was one
         self._recorded = self._queue.submit(record)
+
+    def _record(self, start: Tensor, moved: Tensor) -> None:
+        """Compute start += moved."""
+        here, by = start.numpy(), moved.numpy()
+        self._crew.each(lambda span: np.add(here[span], by[span], out=here[span]), spans(len(start)))
 
     def _offset(self, start: Tensor, here: Tensor, copied: Transfer, task: Train) -> Offset:
         """Return the movement from `here` (overwritten), where the task led that began at `start`, to the version."""
@@ -182,22 +186,26 @@ class StatefulSession(TaskSession):
                     movement = None
             self.unmerged = {key: payload for key, payload in self.unmerged.items() if key > published.merged}
             self._merge(start, here, [payload.opened(len(here)) for payload in self.unmerged.values()])
-        return Offset(here, movement, steps)
+        return Offset(here, None if movement is None else self._brought(movement), steps)
+
+    def _brought(self, movement: Tensor) -> Tensor:
+        """Return the movement of versions, float32 [d] in main memory, where the trainer follows it."""
+        return movement
+
+    def _used(self, movement: Tensor) -> None:
+        """Take the memory of a movement back that the trainer has followed."""
+        self.published.reuse(movement)
 
     def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
         """Overwrite `here` with the offset, by all threads."""
-        replica, share, kept = self.published.parameters, self.published.share, 1.0 - self._downlink.merge_lerp
-
-        def merge(span: slice) -> None:
-            moved = replica.numpy()[span].copy()
-            for covered, reader in unmerged:
-                for part in overlap(covered, span.start, span.stop):
-                    reader.add(part.place, moved[part.start - span.start : part.stop - span.start], -share)
-            for few in spans(moved.size, SERIAL):
-                there, own = slice(span.start + few.start, span.start + few.stop), torch.from_numpy(moved[few])
-                own.add_(here[there] - start[there], alpha=share)
-                self.path.add_kept(own, there)
-                torch.sub(own, here[there], out=here[there])
-                here[there].mul_(kept)
-
-        self._crew.each(merge, spans(len(here)))
+        residual, keep = self.path.kept
+        way = VersionOffset(
+            there=self.published.parameters,
+            start=start,
+            unmerged=unmerged,
+            share=self.published.share,
+            residual=residual,
+            keep=keep,
+            rest=1.0 - self._downlink.merge_lerp,
+        )
+        way.overwrite(here, self._crew)

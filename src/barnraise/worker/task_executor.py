@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # these import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
+    from barnraise.worker.replica import Replica
     from barnraise.worker.update_path import SentUpdate
 
 
@@ -35,6 +36,7 @@ class TaskExecutor(Protocol):
 
     trainer: LocalTrainer  # its moments are kept on disk, and its skipped steps are reported
     dataset: Dataset
+    published: Replica  # kept on disk, too
     cut: Event
     leaving: Event
 

@@ -56,6 +56,8 @@ class UpdatePath:
     `crew` shares elementwise work. `free` is given the vector that a sent update no longer needs.
     """
 
+    difference, clip, feedback_kind = Difference, Clip, ErrorFeedback
+
     def __init__(
         self,
         codec: Codec,
@@ -72,21 +74,19 @@ class UpdatePath:
         self.codec, self.keep, self.last, self.free = codec, keep, last, free
         crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
-        self.feedback = ErrorFeedback(codec, decay, crew) if error_feedback and leaves_out else None
+        self.feedback = self.feedback_kind(codec, decay, crew) if error_feedback and leaves_out else None
         self.stages: list[WorkerStage] = [
-            Difference(crew),
+            self.difference(crew, self.feedback),
             *([Feedback(self.feedback)] if self.feedback else []),
             Encode(),
-            *([Clip(update_clip, crew)] if update_clip is not None else []),
+            *([self.clip(update_clip, crew)] if update_clip is not None else []),
         ]
 
-    def add_kept(self, start: Tensor, span: slice = slice(None)) -> None:
-        """Subtract the kept share of this worker's residual from `start`.
-
-        `start` is the elements `span` of float32 [d].
-        """
-        if self.feedback and self.feedback.residual is not None and self.keep:
-            start.sub_(self.feedback.residual[span], alpha=self.keep)
+    @property
+    def kept(self) -> tuple[Tensor | None, float]:
+        """Return the residual, float32 [d], and the share of it that the worker keeps; None and 0 where it does not."""
+        residual = self.feedback.residual if self.feedback and self.keep else None
+        return residual, 0.0 if residual is None else self.keep
 
     def send(
         self,

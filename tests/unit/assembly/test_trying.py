@@ -34,7 +34,7 @@ class Oracle:
         self.tokenizer, self.options = SatTokenizer.load(dataset.folder), sat.options_of(dataset)
         self.rest: list[int] = []
 
-    def __call__(self, input_ids, past_key_values, use_cache):
+    def __call__(self, input_ids, attention_mask, past_key_values, use_cache):
         from types import SimpleNamespace
 
         from barnraise.data.dpll import Solver

@@ -160,7 +160,7 @@ def test_an_instruct_pair_stays_as_it_is() -> None:
         (
             "chat",
             {"q": "x"},
-            "has none of the fields messages, conversations, prompt with completion, or instruction with",
+            "has none of the fields messages, conversations, prompt with completion, instruction with output, or",
         ),
         ("chat", {}, "(there are: none)"),
         (
@@ -230,7 +230,7 @@ def test_an_instruct_pair_stays_as_it_is() -> None:
         (
             "instruct",
             {"question": "a"},
-            "instruction with output (there are: question); map them: `fields: {prompt: NAME, completion: NAME}`",
+            "prompt with choices and label (there are: question); map them: `fields: {prompt: NAME, completion: NAME}`",
         ),
         ("instruct", {"instruction": "a", "output": {"x": 1}}, "has a record of x in 'output', which must be text"),
     ],

@@ -23,9 +23,9 @@ def _line(monkeypatch: pytest.MonkeyPatch) -> None:
     register(Line)
 
 
-def check(folder: Path, model: dict[str, Any], data: dict[str, Any]) -> Any:
+def check(folder: Path, model: dict[str, Any], data: dict[str, Any], **sections: Any) -> Any:
     (folder / "text.txt").write_text("a barn is raised by many hands.\n" * 100)
-    content = {"model": model, "data": data, "run": {"dir": str(folder)}}
+    content = {"model": model, "data": data, "run": {"dir": str(folder)}} | sections
     return verify(parse(json.dumps(content).encode(), "run.yaml"), purpose=SERVE)
 
 
@@ -49,6 +49,9 @@ def test_a_masked_model_is_trained_on_text(tmp_path: Path) -> None:
 
 def test_a_run_whose_rows_do_not_fit_its_problem_is_refused(tmp_path: Path) -> None:
     small = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_kv": 8, "d_ff": 32}
+    t5 = {"architecture": "t5", "config": small}
+    (tmp_path / "pairs.jsonl").write_text('{"prompt": "one", "completion": "two"}\n' * 200)
+    pairs = {"kind": "instruct", "files": [str(tmp_path / "pairs.jsonl")], "context": 16}
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         (
             {"problem": "lines"},
@@ -63,8 +66,18 @@ def test_a_run_whose_rows_do_not_fit_its_problem_is_refused(tmp_path: Path) -> N
             "no problem of a package or file",
         ),
         ({"problem": "line", "architecture": "gpt2"}, {"kind": "rows"}, "the model section has architecture"),
-        ({"architecture": "t5", "config": small}, text(tmp_path), "which needs pairs of a source and a target"),
+        (t5, text(tmp_path), "which needs pairs of a source and a target"),
+        (
+            {"architecture": "t5", "config": small},
+            pairs | {"train_on": "all"},
+            "learns the targets alone; leave it out",
+        ),
+        (t5, pairs | {"kind": "chat"}, "set data.kind: instruct for prompts"),
     ]
     for model, data, said in cases:
         with pytest.raises(RunFileError, match=said):
             check(tmp_path, model, data)
+    plan, _ = check(tmp_path, t5, pairs)
+    assert not any("problem" in str(warning) for warning in plan.warnings)
+    with pytest.raises(RunFileError, match="only a causal_lm answers, and the problem of this model is seq2seq"):
+        check(tmp_path, t5, pairs, evaluation={"metrics": ["exact_match"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,15 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from barnraise.core.errors import ModelError
-from barnraise.training.device import has_bfloat16, recompute_activations, usable_precision, why_not_compiled
+from barnraise.models.build import build
+from barnraise.models.config import describe
+from barnraise.training.device import (
+    has_bfloat16,
+    recompute_activations,
+    usable_precision,
+    use_fast_products,
+    why_not_compiled,
+)
 from barnraise.training.local import LocalTrainer
 
 OPTIONS = {"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.01}
@@ -72,6 +81,25 @@ def test_a_model_that_cannot_recompute_activations_is_named() -> None:
         ModelError, match=r"Linear cannot recompute activations; leave training\.checkpoint_activations"
     ):
         recompute_activations(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "opt", "bert", "t5"])
+def test_attention_is_fused_where_the_model_has_it(architecture: str) -> None:
+    shape = {"hidden_size": 16, "num_layers": 1, "num_heads": 2}
+    config: Any = build(describe({"architecture": architecture, "config": shape}, 40, 16), 0).config
+    assert config._attn_implementation == "sdpa"
+
+
+def test_accelerators_multiply_in_tf32_and_cpus_do_not() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        use_fast_products(torch.device("cpu"))
+        assert torch.get_float32_matmul_precision() == before
+        use_fast_products(torch.device("cuda"))
+        assert torch.get_float32_matmul_precision() == "high"
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_auto_is_float32_on_cpus() -> None:

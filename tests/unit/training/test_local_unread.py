@@ -21,6 +21,7 @@ from barnraise.models.config import describe
 from barnraise.models.exchange.record import Exchange
 from barnraise.training.catalog import INNER
 from barnraise.training.causal_lm import CausalLM
+from barnraise.training.device import recompute_activations
 from barnraise.training.local import LocalTrainer
 
 from ...exchanges import frozen
@@ -106,6 +107,47 @@ def test_adapters_wait_for_nothing(tmp_path: Path) -> None:
     exchange = Exchange.of(model, frozen(build(model, 3), tmp_path, "lora", rank=2, base="nf4"))
     trainer = make(module=build_exchanged(model, exchange, tmp_path))
     with Watch() as watch:
+        assert trainer.run(batches(), 0.01)[0] == 4
+    assert watch.waits == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("architecture", ["gpt2", "gpt_neo", "llama", "qwen2", "opt"])
+def test_no_architecture_waits_for_masks(architecture: str, packed: bool) -> None:
+    module = build(describe({"architecture": architecture, "config": SHAPE}, VOCABULARY, LENGTH), 0)
+    trainer, several = make(module=module, precision="bfloat16"), list(batches(2))
+    if packed:
+        positions = np.tile(np.arange(LENGTH) % (LENGTH // 2), (ROWS, 1))
+        several = [batch | {"position_ids": positions} for batch in several]
+    with Watch() as watch:
+        assert trainer.run(iter(several), 0.01)[0] == 2
+    assert watch.waits == []
+
+
+def test_activations_that_are_computed_again_wait_for_nothing() -> None:
+    module = build(describe({"architecture": "gpt2", "config": SHAPE}, VOCABULARY, LENGTH), 0)
+    recompute_activations(module)
+    trainer = make(module=module, optimizer="muon")
+    with Watch() as watch:
+        assert trainer.run(batches(), 0.01)[0] == 4
+    assert watch.waits == []
+
+
+@pytest.mark.parametrize("offloaded", [False, True])
+@pytest.mark.parametrize("optimizer", INNER.names())
+def test_a_version_between_two_steps_waits_for_nothing(optimizer: str, offloaded: bool) -> None:
+    """The offset and the fleet's momentum, the start of the next task, and a copy of the end of this one."""
+    trainer = make(optimizer, proximal=0.1)
+    if offloaded:
+        trainer.offload()
+    size = trainer.flat.layout.size
+    trainer.run(batches(), 0.01)
+    with Watch() as watch:
+        trainer.follow(torch.full((size,), 1e-3), 4, 0.01, 0.5)
+        trainer.shift(torch.full((size,), 1e-3))
+        trainer.copy_out(torch.empty(size))
+        trainer.anchor()
+        trainer.ramp()
         assert trainer.run(batches(), 0.01)[0] == 4
     assert watch.waits == []
 

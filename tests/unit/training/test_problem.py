@@ -17,6 +17,7 @@ from barnraise.core.types import Batches
 from barnraise.data.batches import Batch, batches
 from barnraise.data.columns import RowColumn, filled
 from barnraise.data.meta import Format
+from barnraise.data.packing import COLUMNS
 from barnraise.training.local import LocalTrainer, held_out_loss, row_losses
 from barnraise.training.masked_lm import MaskedLM
 from barnraise.training.problem import Problem
@@ -95,6 +96,17 @@ def test_steps_on_which_the_loss_fails_count_as_done() -> None:
         assert (steps, trainer.skipped) == (3, 1)
         assert np.isfinite(loss)
         assert trainer.run(iter(several[1:2]), 0.1)[0] == 0
+        assert trainer.raised.startswith("the problem Line ")
+
+
+def test_a_loss_that_is_nan_in_all_steps_is_named() -> None:
+    bad = {"x": np.full((2, 3), 0.995, np.float32), "y": np.zeros(2, np.float32)}
+    trainer = LocalTrainer(nn.Linear(3, 1), **SGD, problem=Line(fault="nan"))
+    assert trainer.run(iter([bad, bad]), 0.1)[0] == 0
+    assert trainer.raised == "the problem Line has a loss or a gradient that is not finite in all steps of a task"
+    good = bad | {"x": np.zeros((2, 3), np.float32)}
+    assert trainer.run(iter([bad, good]), 0.1)[0] == 2
+    assert trainer.raised == ""
 
 
 def test_a_loss_that_does_not_depend_on_the_parameters_is_named() -> None:
@@ -191,6 +203,24 @@ def test_padding_is_cut_and_no_target() -> None:
     assert batch["input_ids"].shape == (5, 8)
     assert batch["decoder_input_ids"][:, 0].tolist() == [0] * 5
     assert (batch["labels"][1, 3:] == -100).all()
+
+
+def test_a_prompt_is_the_source_of_its_completion() -> None:
+    """Prompts of 2, 3 and 1 tokens with completions of 2, 1 and 3, whose last is the end of text."""
+    form = Format(
+        kind="instruct", tokenizer="x", context=6, vocab_size=40, pad_id=0, eos_id=1,
+        columns=COLUMNS,
+    )  # fmt: skip
+    tokens = np.array([[5, 6, 7, 1, 0, 0], [8, 9, 10, 1, 0, 0], [11, 12, 13, 1, 0, 0]])
+    trained = np.array([[0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 0, 0], [0, 1, 1, 1, 0, 0]], bool)
+    Seq2Seq().require(form)
+    rows = filled({"tokens": tokens, "trained": trained}, form.fields, 6, 40, "uint16")
+    batch = Seq2Seq().batch(rows, form, np.random.default_rng(0))
+    assert batch["input_ids"].tolist() == [[5, 6, 1, 0], [8, 9, 10, 1], [11, 1, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 0]]
+    assert batch["labels"].tolist() == [[7, 1, -100], [1, -100, -100], [12, 13, 1]]
+    assert batch["decoder_input_ids"].tolist() == [[0, 7, 1], [0, 1, 0], [0, 12, 13]]
+    assert Seq2Seq().positions(batch) == 7
 
 
 def test_the_loss_of_a_target_is_that_of_transformers() -> None:

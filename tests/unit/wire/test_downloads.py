@@ -7,6 +7,7 @@ import hashlib
 import random
 import tracemalloc
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -122,6 +123,16 @@ def snapshot(data: bytes, window: int = 4, only: Collection[int] | None = None) 
     return SnapshotDownload(blob, limit=10_000, only=only, chunk=CHUNK, window=window, patience=1.0)
 
 
+class Held(NamedTuple):
+    """Bytes that are here, and the digests of leaves that were computed of them once."""
+
+    leaves: bytes
+    content: bytes
+
+    def leaf(self, number: int) -> memoryview:
+        return memoryview(self.content)[number * LEAF : (number + 1) * LEAF]
+
+
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
@@ -204,6 +215,39 @@ class TestSnapshotDownload:
         assert download.requests(0.0) == [(at, CHUNK) for at in range(0, 4 * CHUNK, CHUNK)]
         with pytest.raises(WireError, match="not asked for"):
             download.add(4 * CHUNK, data[4 * CHUNK : 5 * CHUNK], 0.0)
+
+    @given(st.binary(min_size=1, max_size=500), st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+    def test_fetches_the_leaves_that_differ_from_those_held(
+        self, data: bytes, other: set[int], changed: set[int]
+    ) -> None:
+        """Some have `other` digests; some have `changed` since theirs were computed."""
+        starts = range(0, len(data), LEAF)
+        before, after = (
+            b"".join(flipped(data[at : at + LEAF], 0) if at // LEAF in wrong else data[at : at + LEAF] for at in starts)
+            for wrong in (other, other | changed)
+        )
+        blob = Blob(TreeHash(data).hexdigest(), len(data))
+        held = Held(listed(before), after)
+        download = SnapshotDownload(blob, limit=10_000, held=held, chunk=CHUNK, window=4, patience=1.0)
+        asked = set[int]()
+        while not download.complete:
+            for offset, size in download.requests(0.0):
+                asked |= {offset // LEAF} if offset < len(data) else set()
+                download.add(offset, (data + listed(data))[offset : offset + size], 0.0)
+        assert download.payload == data
+        differ = {at // LEAF for at in starts} & (other | changed)
+        assert asked == differ
+        assert download.reused == sum(len(data[at : at + LEAF]) for at in starts if at // LEAF not in differ)
+        assert download.requests(0.0) == []
+
+    def test_holding_another_size_helps_nothing(self) -> None:
+        data = random.Random(1).randbytes(3 * LEAF + 5)
+        blob = Blob(TreeHash(data).hexdigest(), len(data))
+        for have in (b"", data[:-1], data + b"x", data[: 2 * LEAF]):
+            held = Held(listed(have), have)
+            download = SnapshotDownload(blob, limit=10_000, held=held, chunk=CHUNK, window=100, patience=1.0)
+            assert fetch_all(download, data + listed(data)) == []
+            assert download.payload == data
 
     def test_asks_for_a_wrong_leaf_alone_again(self) -> None:
         data = random.Random(1).randbytes(5 * LEAF + 5)

@@ -29,6 +29,7 @@ from barnraise.models.vectors import digest
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, copy_out
+from barnraise.worker.device_session import DeviceSession
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.past import Past, Perturbed
 
@@ -44,6 +45,8 @@ LAYOUT = Layout.of([("w", (SIZE,))])
 
 class Trainer:
     """Each step adds the next of some vectors to the parameters; one with a NaN in it is skipped."""
+
+    exchanges_on_device = False
 
     def __init__(self, steps: Iterator[Tensor]) -> None:
         self.followed: list[tuple[Tensor, int]] = []
@@ -69,7 +72,7 @@ class Trainer:
         return DONE
 
     def follow(self, movement: Tensor, steps: int, rate: float, share: float) -> None:
-        self.followed.append((movement, steps))
+        self.followed.append((movement.clone(), steps))
 
     def forget(self) -> None:
         self.forgotten += 1
@@ -93,12 +96,13 @@ class Trainer:
         return taken, 1.0
 
 
-def make(codec: str = "none", **downlink: Any) -> tuple[WorkerExecutor, list[Tensor]]:
+def make(codec: str = "none", on_device: bool = False, **downlink: Any) -> tuple[WorkerExecutor, list[Tensor]]:
     """An executor that encodes by `codec` and takes versions in so, and the steps that it will take."""
     generator = torch.Generator().manual_seed(0)
     steps = [torch.randn(SIZE, generator=generator) for _ in range(5 * STEPS)]
     rows: Any = SimpleNamespace(rows=lambda shard, start, stop: text_rows(np.zeros((stop - start, 4))), meta=None)
     trainer: Any = Trainer(iter(steps))
+    trainer.exchanges_on_device = on_device
     return WorkerExecutor(trainer, rows, told(uplink={"codec": codec}, downlink=downlink)), steps
 
 
@@ -154,8 +158,10 @@ def test_a_version_applied_between_steps_is_not_part_of_the_update() -> None:
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
-def test_momentum_follows_what_the_versions_moved_over_ones_own_last_steps(share: float) -> None:
-    executor, _ = make(version_momentum=1.0)
+@pytest.mark.parametrize("on_device", [False, True])
+def test_momentum_follows_what_the_versions_moved_over_ones_own_last_steps(on_device: bool, share: float) -> None:
+    executor, _ = make("sparse_loco" if on_device else "none", on_device, version_momentum=1.0)
+    assert isinstance(executor.course, DeviceSession) == on_device
     trainer: Any = executor.trainer
     deltas = [torch.full((SIZE,), float(version)) for version in range(1, 4)]
 

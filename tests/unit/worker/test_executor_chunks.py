@@ -44,6 +44,7 @@ def make(compressed: str, downlink: str) -> WorkerExecutor:
     )
     trainer: Any = SimpleNamespace(
         flat=SimpleNamespace(layout=Layout.of([("w", (SIZE,))])),
+        exchanges_on_device=False,
         device=torch.device("cpu"),
     )
     return WorkerExecutor(trainer, cast("Any", None), settings)
@@ -67,10 +68,9 @@ def exchanged(compressed: str, downlink: str) -> list[Tensor]:
     task: Any = SimpleNamespace(local_steps=0, learning_rate=0.1)
     payload, residual = course.unmerged[2], executor.path.feedback and executor.path.feedback.residual
     assert residual is not None
-    expected = replica.clone()
-    payload.codec.decode_add(payload.encoded, expected[span], -SHARE)
-    expected.add_(reached - start, alpha=SHARE).sub_(residual, alpha=KEEP)
+    expected = replica.add(reached - start, alpha=SHARE).sub_(residual, alpha=KEEP)
     expected.sub_(reached).mul_(1.0 - LERP)
+    payload.codec.decode_add(payload.encoded, expected[span], -SHARE * (1.0 - LERP))
     offset = course._offset(start, reached, DONE, task)
     assert offset.vector is reached
     assert torch.equal(offset.movement, replica)

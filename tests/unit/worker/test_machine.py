@@ -82,6 +82,39 @@ def test_a_worker_greets_prepares_and_asks() -> None:
     assert bench.sent[-1] == RequestTask(-1)
 
 
+@pytest.mark.parametrize("behind", [0, 3])
+def test_a_worker_that_comes_back_gets_only_deltas(behind: int) -> None:
+    bench = prepared(delta(4))
+    bench.newest = 4 + behind
+    bench.welcome()
+    assert bench.sent[-1] == RequestTask(4)
+    bench.assign()
+    assert set(bench.fetching) - {SHARDS[0].digest} == {digest(version) for version in range(5, 5 + behind)}
+    fetch_all(bench)
+    bench.finish_update()
+    assert bench.training is not None
+    assert bench.training.base == 4 + behind
+
+
+@pytest.mark.parametrize("newest", [msgspec.structs.replace(delta(4), parameters_digest="f" * 64), delta(3)])
+def test_a_replica_of_an_earlier_process_is_void_where_the_controller_names_another(newest: Update) -> None:
+    bench = prepared(delta(4))
+    bench.replica = -1
+    bench.welcome(newest=newest)
+    assert bench.sent[-1] == RequestTask(-1)
+
+
+def prepared(replica: Update) -> Bench:
+    """Return a worker that has told the controller of this replica of an earlier process."""
+    bench = Bench()
+    bench.welcome()
+    fetch_all(bench)
+    bench.finish_preparing(replica)
+    assert bench.hello is not None
+    assert bench.hello.have == replica.version
+    return bench
+
+
 def test_a_slow_answer_to_a_repeated_greeting_counts() -> None:
     """With a round trip of several intervals each answer would come after the next Hello was sent."""
     bench = Bench()

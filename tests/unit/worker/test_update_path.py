@@ -10,6 +10,7 @@ import torch
 from barnraise import aggregation, compression, training
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.tensors.parameter_server import ParameterServer
+from barnraise.core.errors import PayloadError
 from barnraise.core.types import Contribution, ParameterRange
 from barnraise.worker.update_path import UpdatePath
 
@@ -38,7 +39,9 @@ def test_a_worker_trains_on_with_what_it_keeps() -> None:
     sender, published, reached = path(keep=1.0), torch.randn(SIZE), torch.zeros(SIZE)
     for round_number in range(5):
         start = published.clone()
-        sender.add_kept(start)
+        residual, share = sender.kept
+        if residual is not None:
+            start -= share * residual
         if round_number:
             torch.testing.assert_close(start, reached, rtol=1e-4, atol=1e-4)
         reached = start + torch.randn(SIZE)
@@ -159,7 +162,9 @@ def test_fragments_take_turns_and_nothing_is_lost() -> None:
     published, reached = torch.randn(SIZE), torch.zeros(SIZE)
     for turn in range(7):
         start, span = published.clone(), spans[turn % 3]
-        sender.add_kept(start)
+        residual, share = sender.kept
+        if residual is not None:
+            start -= share * residual
         if turn:
             torch.testing.assert_close(start, reached, rtol=1e-5, atol=1e-5)
         reached = start + torch.randn(SIZE)
@@ -201,3 +206,16 @@ def test_a_refused_fragment_goes_back_to_its_place() -> None:
     assert not sender.feedback.residual[40:80].any()
     sender.settle(payload, accepted=False)
     torch.testing.assert_close(sender.feedback.residual, delta)
+
+
+@pytest.mark.parametrize("place", [5, 150])
+def test_an_update_that_is_not_finite_anywhere_is_refused_and_the_residual_stays(place: int) -> None:
+    sender = path(fragments=True)
+    sender.send(torch.randn(SIZE), torch.randn(SIZE))
+    assert sender.feedback is not None
+    assert sender.feedback.residual is not None
+    before, reached = sender.feedback.residual.clone(), torch.randn(SIZE)
+    reached[place] = torch.nan
+    with pytest.raises(PayloadError, match="not finite"):
+        sender.send(torch.randn(SIZE), reached, covered=(0, 100))
+    assert torch.equal(sender.feedback.residual, before)

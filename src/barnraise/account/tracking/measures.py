@@ -7,20 +7,19 @@ from typing import ClassVar
 
 import msgspec
 
+from barnraise.account.metrics import perplexity
 from barnraise.account.reducer import Kinds, Reducer
 from barnraise.account.tracking.base import VersionFigures
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
 
-LARGEST_EXPONENT = 700.0
-
 
 class Measures(Reducer):
-    """Makes a point of each version that is closed, and of each that is evaluated; the caller clears `points`.
+    """Makes a point of each version that is closed, evaluated or measured; the caller clears `points`.
 
     `open` are the accepted contributions that are in no version yet: loss, tokens and staleness by assignment.
     """
 
-    kinds: ClassVar[Kinds] = (Judged, VersionClosed, notes.Evaluated)
+    kinds: ClassVar[Kinds] = (Judged, VersionClosed, notes.Evaluated, notes.Measured)
 
     tokens: int = 0
     open: dict[int, tuple[float, int, int]] = msgspec.field(default_factory=dict)
@@ -35,8 +34,11 @@ class Measures(Reducer):
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Evaluated):
             loss = decision.note.loss
             if loss is not None:
-                figures = {"evaluation/loss": loss, "evaluation/perplexity": math.exp(min(loss, LARGEST_EXPONENT))}
+                figures = {"evaluation/loss": loss, "evaluation/perplexity": perplexity(loss)}
                 self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Measured) and decision.note.values:
+            figures = {f"evaluation/{name}": value for name, value in decision.note.values.items()}
+            self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
 
     def _closed(self, row_id: int, decision: VersionClosed) -> None:
         self.tokens += decision.tokens

@@ -372,7 +372,7 @@ class Server:
             covered = [version for version in self.contributions if version <= kept[0].manifest.version]
             for version in covered:
                 self.ledger.segments.forget(self.contributions.pop(version))
-        if isinstance(decision, Noted) and (text := self.warnings.of(decision)):
+        if text := self.warnings.of(decision):
             self.warn(text)
 
     def _finish(self, action: act.Finish) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnraise.core.text import LONGEST_NAME, printable
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Noted
+from barnraise.ledger.decisions import Decision, Judged, Noted
 from barnraise.ledger.notes import detail_of
 
 _WARNINGS: dict[type[notes.Note], str] = {
@@ -20,26 +20,41 @@ _WARNINGS: dict[type[notes.Note], str] = {
 
 
 MOST_RAISED = 20
-"""Different exceptions of a problem's code that are told, at most."""
+"""Different failures of a problem's code that are told, at most."""
+
+WAITS_AFTER = 10
+"""Tasks in a row that a problem's code fails in, after which the run is said to wait."""
 
 
 class Warnings:
     """The warnings of one process, which remembers failed checkpoints, to report the next one that is written.
 
-    An exception of a problem's code is told once.
+    A failure of a problem's code is told once, and again where no task is done any more.
     """
 
     def __init__(self) -> None:
-        self._failing = 0
+        self._failing = self._in_vain = 0  # checkpoints that failed, and tasks that a problem failed in, in a row
         self._raised = set[str]()  # reasons that were told
 
-    def of(self, noted: Noted) -> str:
-        """Return the warning; empty for a note without one."""
+    def of(self, decision: Decision) -> str:
+        """Return the warning; empty for a decision without one."""
+        if isinstance(decision, Judged) and decision.verdict == "accepted":
+            self._in_vain = 0
+        return self._of_note(decision) if isinstance(decision, Noted) else ""
+
+    def _of_note(self, noted: Noted) -> str:
         if isinstance(noted.note, notes.Checkpointed) and self._failing:
             failed, self._failing = self._failing, 0
             return f"checkpoint of version {noted.note.version} is written, after {failed} that failed"
         if isinstance(noted.note, notes.Released) and noted.note.reason.startswith(notes.RAISED):
             reason = printable(noted.note.reason.removeprefix(notes.DECLINED))
+            self._in_vain += 1
+            if self._in_vain == WAITS_AFTER:
+                return (
+                    f"the run waits: its workers gave the last {WAITS_AFTER} tasks back, and did none between them "
+                    f"({reason}). They try again; if that does not help, stop the run, mend the problem or lower "
+                    "training.learning_rate, and start it again"
+                )
             if reason in self._raised or len(self._raised) == MOST_RAISED:
                 return ""
             self._raised.add(reason)

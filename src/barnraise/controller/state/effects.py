@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+import msgspec
+
 from barnraise.controller.state.actions import Action, Slot
 from barnraise.controller.state.events import Event
 from barnraise.core.types import Batches, Blob, Contribution, Inspection, PayloadResult, Ranges
+from barnraise.ledger.measured import TextSample
 
-THREADS = ("inspect", "evaluate", "version", "checkpoint")
+THREADS = ("inspect", "evaluate", "measure", "version", "checkpoint")
 """The threads of the shell that carry out effects, one effect at a time each, in order."""
 
 
@@ -128,6 +131,24 @@ class Evaluated(Event, frozen=True, gc=False):
     epoch: int
     version: int
     loss: float
+
+
+class Measure(ControllerEffect, frozen=True, gc=False):
+    """Measure `version` by the run's metrics, and let it write samples; answer with `Measured`."""
+
+    thread: ClassVar[str] = "measure"
+
+    version: int
+
+
+class Measured(Event, frozen=True, gc=False):
+    """The values of `version` by metric, its samples, and why metrics gave none, as far as it is to be told."""
+
+    epoch: int
+    version: int
+    values: dict[str, float] = msgspec.field(default_factory=dict)
+    samples: tuple[TextSample, ...] = ()
+    failures: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 SCORED_ROWS = 32

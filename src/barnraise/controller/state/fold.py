@@ -317,6 +317,10 @@ def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
     gathering.tidy(state, list(state.cohorts))
 
 
+def _measured(state: State, d: Noted, note: notes.Measured) -> None:
+    state.record.measured, state.record.measured_tokens = note.version, note.tokens
+
+
 def _disputed(state: State, d: Noted, note: notes.Disputed) -> None:
     state.record.disputed = note.version
 
@@ -361,6 +365,7 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,
     notes.Evaluated: _evaluated,
+    notes.Measured: _measured,
     notes.Disputed: _disputed,
     notes.Checkpointed: _checkpointed,
     notes.Traffic: _traffic,

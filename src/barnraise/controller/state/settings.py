@@ -184,6 +184,7 @@ class EvaluationSettings:
     by_workers: bool
     most_loss: float = math.inf  # nats a token; higher claims of a worker are refused
     stop_early: PatienceSettings = PatienceSettings()
+    measures: bool = False  # whether the controller measures metrics or samples besides
 
 
 @dataclass(frozen=True)

@@ -282,8 +282,8 @@ class Totals(msgspec.Struct):
 class Record(msgspec.Struct):
     """Facts about the run's versions.
 
-    Their losses, the findings for the next one, the newest about whose loss owners disagreed, and the newest
-    checkpoint.
+    Their losses, the findings for the next one, the newest about whose loss owners disagreed, the newest checkpoint,
+    and the newest version that was measured by the run's metrics.
     """
 
     evaluations: list[tuple[int, float]] = []
@@ -291,6 +291,8 @@ class Record(msgspec.Struct):
     findings: dict[int, KeptFinding] = {}  # not yet combined
     checkpoint: int = -1
     checkpoint_time: float = 0.0
+    measured: int = -1
+    measured_tokens: int = 0  # in that version
 
 
 class Progress(msgspec.Struct):

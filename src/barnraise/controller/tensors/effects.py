@@ -20,6 +20,8 @@ from barnraise.controller.state.effects import (
     Evaluated,
     Gate,
     Gated,
+    Measure,
+    Measured,
     Score,
     Scored,
     Unmade,
@@ -27,29 +29,36 @@ from barnraise.controller.state.effects import (
 from barnraise.controller.state.events import Event
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.measurer import Measurer
 from barnraise.controller.tensors.parameter_server import Made, ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.stages.base import Step
 from barnraise.controller.tensors.weigher import Weigher
 from barnraise.core.errors import CorruptionError, ProblemError, VersionRefusedError
 from barnraise.data.shards import Dataset
+from barnraise.training.metrics.generation import Stopped
 from barnraise.wire.frames import Buffer
 
 Found = TypeVar("Found")
 Work: TypeAlias = Callable[[], Event]
+
+EPOCH_OVER = 0
+"""The epoch of an answer that no controller awaits: theirs begin at 1."""
 
 
 @dataclass(frozen=True)
 class Tensors:
     """The tensors and files that effects work on.
 
-    `read` returns the payload of a durable contribution, or raises CorruptionError. `rows_of` returns a node's rows.
-    `between_versions` has a function called between two versions, and returns how to get its result.
+    `measurer` is there where the run has metrics or samples. `read` returns the payload of a durable contribution, or
+    raises CorruptionError. `rows_of` returns a node's rows. `between_versions` has a function called between two
+    versions, and returns how to get its result.
     """
 
     server: ParameterServer
     blobs: BlobStore
     evaluator: Evaluator
+    measurer: Measurer | None
     scorer: Scorer
     weigher: Weigher
     read: Callable[[int], Buffer]
@@ -112,6 +121,26 @@ def _evaluate(tensors: Tensors, effect: Evaluate) -> Work:
     return work
 
 
+def _measure(tensors: Tensors, effect: Measure) -> Work:
+    """Measure the newest version (or the average up to it), as `_evaluate` does."""
+    measurer = tensors.measurer
+    assert measurer is not None, "a run with metrics has one"
+
+    def newest() -> tuple[int, Any]:
+        return tensors.server.version, measurer.enter(tensors.server.average)
+
+    def work() -> Event:
+        measurer.build()
+        version, module = tensors.between_versions(newest)()
+        try:
+            found = measurer.measure(module)
+        except Stopped:
+            return Measured(EPOCH_OVER, version)
+        return Measured(effect.epoch, version, found.values, found.samples, found.failures)
+
+    return work
+
+
 def _score(tensors: Tensors, effect: Score) -> Work:
     """Score at the present newest version, though others may be made until the model is free.
 
@@ -145,6 +174,7 @@ EFFECTS: Mapping[type[ControllerEffect], Callable[[Tensors, Any], Work]] = {
     Gate: _gate,
     Aggregate: _aggregate,
     Evaluate: _evaluate,
+    Measure: _measure,
     Score: _score,
 }
 """The implementation of each effect that needs the tensors alone."""

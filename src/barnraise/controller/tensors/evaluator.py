@@ -48,6 +48,10 @@ class Evaluator:
         self.problem = problem_of(model)
         self._flat: Any = None
 
+    def another(self) -> Evaluator:
+        """Return an evaluator of the same with a model of its own."""
+        return Evaluator(self.model, self.exchange, self.dataset, self.rows, self._warn)
+
     def build(self) -> None:
         """Build the model, if that is not done yet."""
         if self._flat is None:

@@ -1,6 +1,6 @@
 """The controller's work on tensors and files, off the event loop; each result comes back as an event.
 
-One thread makes versions, one inspects, one evaluates and scores, one writes checkpoints.
+One thread makes versions, one inspects, one evaluates and scores, one measures by metrics, one writes checkpoints.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.effects import Tensors, carry_out
 from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.measurer import Measurer
 from barnraise.controller.tensors.parameter_server import ParameterServer
 from barnraise.controller.tensors.scorer import Scorer
 from barnraise.controller.tensors.weigher import Weigher
@@ -31,7 +32,8 @@ _GROUP = "parameters"
 class ControllerExecutor:
     """Carries out effects on threads.
 
-    `report` receives events, `failed` bugs, both on any thread.
+    `report` receives events, `failed` bugs, both on any thread. `measurer` is there where the run has metrics or
+    samples.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ControllerExecutor:
         ledger: Ledger,
         checkpoints: Checkpoints,
         *,
+        measurer: Measurer | None = None,
         report: Report,
         failed: Callable[[BaseException], None],
     ) -> None:
@@ -51,6 +54,7 @@ class ControllerExecutor:
             server,
             blobs,
             evaluator,
+            measurer,
             Scorer(evaluator),
             Weigher(evaluator),
             read=lambda assignment: ledger.read(assignment),
@@ -116,7 +120,9 @@ class ControllerExecutor:
         self._submit("version", begin)
 
     def close(self) -> None:
-        """Wait for running work, first for work that other threads need; drop waiting work."""
+        """Wait for running work, first for work that other threads need; drop waiting work, and end measurements."""
+        if self.tensors.measurer is not None:
+            self.tensors.measurer.stop()
         for pool in self._threads.values():
             pool.shutdown(wait=True, cancel_futures=True)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Finish, Send
-from barnraise.controller.state.effects import Aggregated, Checkpoint, Checkpointed, Evaluated
+from barnraise.controller.state.effects import Aggregated, Checkpoint, Checkpointed, Evaluated, Measured
 from barnraise.controller.state.events import Changed, Event, InterruptRequested, StopRequested
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import DISK_PATIENCE
 from barnraise.controller.versions.evaluation import Evaluation
+from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.plateau import plateau
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.core.types import Update
@@ -33,10 +34,17 @@ class Ending(Part):
     `unsaved` are the bytes of payloads that no checkpoint covers, as far as this process received them.
     """
 
-    def __init__(self, context: Context, records: NodeRecords, publishing: Publishing, evaluation: Evaluation) -> None:
+    def __init__(
+        self,
+        context: Context,
+        records: NodeRecords,
+        publishing: Publishing,
+        evaluation: Evaluation,
+        measuring: Measuring,
+    ) -> None:
         super().__init__(context)
         self.settings, self.records = context.settings, records
-        self.publishing, self.evaluation = publishing, evaluation
+        self.publishing, self.evaluation, self.measuring = publishing, evaluation, measuring
         self.checkpointing = False
         self.unsaved = self._covered = 0
         self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
@@ -132,21 +140,18 @@ class Ending(Part):
         for node in list(self.records.present):
             yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
 
-    def _evaluated(self, event: Evaluated) -> Steps:
+    def _evaluated(self, event: Evaluated | Measured) -> Steps:
         if event.epoch == self.context.epoch:
             yield from self._stop_early()
             yield from self._settle()
 
     def _settle(self) -> Steps:
-        """Finish once the last version is measured and durable."""
+        """Finish once the last version is measured, by its loss and the run's metrics, and durable."""
         state = self.state
-        if (
-            not state.progress.final
-            or state.closing is not None
-            or self.finished
-            or self.evaluation.busy
-            or self.checkpointing
-        ):
+        if not state.progress.final or state.closing is not None or self.finished:
+            return
+        yield from self.measuring.look()
+        if self.evaluation.busy or self.measuring.awaited or self.checkpointing:
             return
         if not self.evaluation.done:
             yield from self.evaluation.measure()
@@ -206,6 +211,7 @@ class Ending(Part):
         return {
             Aggregated: self._made,
             Evaluated: self._evaluated,
+            Measured: self._evaluated,
             Checkpointed: self._checkpointed,
             StopRequested: self._stop,
             InterruptRequested: self._interrupt,

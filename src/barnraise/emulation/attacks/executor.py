@@ -44,6 +44,7 @@ class Attacker(WorkerExecutor):
         node: str,
         board: Board,
     ) -> None:
+        trainer.exchanges_on_device = False  # attacks are made of vectors in main memory
         super().__init__(trainer, dataset, settings, slowdown)
         self.attack, self.node, self.board = attack, node, board
         self.acting, self.moment = HONEST, ""  # those of the running task
@@ -167,6 +168,7 @@ def watched(node: str, board: Board) -> MakeExecutor:
     """Return a factory of executors of an honest `node` whose updates are posted on `board`."""
 
     def make(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> TaskExecutor:
+        trainer.exchanges_on_device = False  # attackers see vectors in main memory
         executor = WorkerExecutor(trainer, dataset, settings, slowdown)
         executor.path.stages.insert(1, _Shown(node, board))
         return executor

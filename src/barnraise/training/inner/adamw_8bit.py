@@ -68,14 +68,16 @@ class AdamW8Bit(AdamW):
             self._encode(piece)
 
     def follow(self, direction: Tensor, share: float) -> None:
-        if not self.moments or not bool(direction.isfinite().all()):
+        if not self.moments:
             return
+        sound = torch.linalg.vector_norm(direction).isfinite()
         for piece in self._pieces:  # each shortened by itself
             self._decode(piece)
             (own, second), wanted = self._inside(piece), direction[piece.place]
             root = (second / (1.0 - self.betas[1] ** self.steps)).sqrt_()
             wanted.mul_(root).mul_(1.0 - self.betas[0] ** self.steps)
-            own.lerp_(shortened(wanted, torch.linalg.vector_norm(own)), share)
+            wanted = shortened(wanted, torch.linalg.vector_norm(own))
+            own.lerp_(torch.where(sound, wanted, own), share)
             self._encode(piece)
 
     def expect(self, direction: Tensor | None, second: Tensor | None, steps: float) -> None:

@@ -116,12 +116,14 @@ class InnerOptimizer(ABC):
     def follow(self, direction: Tensor, share: float) -> None:
         """Give `share` of the momentum to the fleet's, whose steps lead into `direction`, [d].
 
-        Never longer than the momentum that it replaces, so that a slow node does not run after a fast fleet.
+        Never longer than the momentum that it replaces, so that a slow node does not run after a fast fleet. Nothing
+        changes where the direction is not finite; the host does not wait to know it.
         """
-        if not self.moments or not self.moment_names or not _finite(direction):
+        if not self.moments or not self.moment_names:
             return
-        own = self.moments[self.moment_names[0]]
-        own.lerp_(shortened(self.momentum_of(direction, own), torch.linalg.vector_norm(own)), share)
+        own, sound = self.moments[self.moment_names[0]], torch.linalg.vector_norm(direction).isfinite()
+        wanted = shortened(self.momentum_of(direction, own), torch.linalg.vector_norm(own))
+        own.lerp_(torch.where(sound, wanted, own), share)
 
     def expect(self, direction: Tensor | None, second: Tensor | None, steps: float) -> None:
         """Begin as if `steps` steps into `direction`, [d], had led here, with second moments of `second`, [d].
@@ -195,7 +197,3 @@ class SignedOptimizer(InnerOptimizer):
 def shortened(vector: Tensor, longest: Tensor) -> Tensor:
     """Scale `vector` down, in place, to a norm of `longest` at most."""
     return vector.mul_((longest / (torch.linalg.vector_norm(vector) + 1e-30)).clamp_(max=1.0))
-
-
-def _finite(vector: Tensor) -> bool:
-    return math.isfinite(float(torch.linalg.vector_norm(vector)))

@@ -14,10 +14,11 @@ from barnraise.assembly.preparing import new_run, prepare
 from barnraise.config import load
 from barnraise.controller.shell import group_commit
 from barnraise.controller.shell.group_commit import GroupCommit
-from barnraise.controller.shell.warnings import Warnings
+from barnraise.controller.shell.warnings import WAITS_AFTER, Warnings
 from barnraise.core.errors import StorageError
+from barnraise.core.types import ParameterRange
 from barnraise.ledger import Ledger, Noted, notes
-from barnraise.ledger.decisions import Decision
+from barnraise.ledger.decisions import Claim, Decision, Judged, Weighing
 from barnraise.ledger.segments import PayloadBytes
 from barnraise.plan import resolve
 
@@ -96,3 +97,21 @@ def test_a_disk_that_fills_while_a_run_is_prepared(
     assert str(caught.value).endswith(", then start the run again: nothing of it is left")
     assert "resume" not in str(caught.value)
     assert list(Path("runs").iterdir()) == []
+
+
+def test_a_run_whose_problem_fails_in_every_task_says_that_it_waits() -> None:
+    warnings, reason = Warnings(), notes.RAISED + "Line raised ValueError: odd"
+    failed = Noted(1.0, notes.Released(1, reason), "ann")
+    done = Judged(
+        time=1.0, assignment=2, node="ann", verdict="accepted", reason="", claim=Claim(0, 1, 0.5, 1.0), version=0,
+        staleness=0, tokens=1, norm=1.0, parameters=ParameterRange(0, 1), weighing=Weighing(1.0),
+    )  # fmt: skip
+    told = [warnings.of(failed) for _ in range(WAITS_AFTER - 1)]
+    assert told[0].startswith("ann gave a task back: the problem Line raised ValueError: odd")
+    assert set(told[1:]) == {""}
+    assert warnings.of(done) == ""
+    assert [warnings.of(failed) for _ in range(WAITS_AFTER - 1)] == [""] * (WAITS_AFTER - 1), "one was done between"
+    said = warnings.of(failed)
+    assert said.startswith("the run waits: its workers gave the last 10 tasks back")
+    assert "the problem Line raised ValueError: odd" in said
+    assert warnings.of(failed) == "", "it is said once"

@@ -1,0 +1,1 @@
+"""Metrics of a model on held-out data besides the loss, and the text that it generates."""
