@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import barnraise
 from barnraise.assembly.serving import Invitation, serve_new
 from barnraise.assembly.voice import Voice
 from barnraise.config import load
-from barnraise.core.errors import AddressError
+from barnraise.core.errors import AddressError, InviteError
+from barnraise.models.problems import CATALOG, FILES
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
 
+from ..problems import Line
 from .test_report import MODEL
 
 
@@ -61,3 +64,33 @@ def test_a_caller_that_fails_when_it_is_given_the_invite(tmp_path: Path) -> None
         barnraise.serve(run_file(tmp_path), invited=invited)
     assert invites[0].startswith("barnraise://")
     assert held(tmp_path) == before
+
+
+def test_a_simulation_trains_a_problem_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(CATALOG, "entries", dict(CATALOG.entries))
+    monkeypatch.setenv(FILES, "")
+    training = {"tokens": 2000, "batch_size": 10, "local_steps": 5, "learning_rate": 0.02}
+    run: dict[str, Any] = {"training": training, "evaluation": {"times": 2}}
+    report = barnraise.simulate(run, problem=Line(slope=3.0), nodes=2, real=True, tokens_per_second=100.0)
+    assert report.tokens >= 2000
+    losses = report.losses
+    assert losses.first_loss is not None
+    assert losses.final_loss is not None
+    assert losses.final_loss < losses.first_loss
+
+
+def test_a_served_run_of_ones_own_problem_needs_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run has no options of a model, and the file of the class names it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(CATALOG, "entries", dict(CATALOG.entries))
+    monkeypatch.setenv(FILES, "")
+
+    def invited(invite: str) -> None:
+        raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        barnraise.serve({"run": {"dir": str(tmp_path / "runs")}}, problem=Line(slope=3.0), invited=invited)
+    with pytest.raises(InviteError):
+        barnraise.join("no invite", problem=Line)
+    assert "line=" in os.environ[FILES]

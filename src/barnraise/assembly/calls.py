@@ -65,6 +65,7 @@ def serve(
     *,
     uses: int = 100,
     hours: float = 168.0,
+    problem: Any = None,
     invited: Callable[[str], None] = _nobody,
     say: Say = _nobody,
 ) -> Summary:
@@ -72,11 +73,12 @@ def serve(
 
     For workers on other machines: it listens on controller.host and controller.port of the run file. `invited` gets the
     invite, good for `uses` machines and `hours`, once it listens; the line is a secret, and is in RUN_DIR/keys/invite
-    too. Returns and raises as `train` does; AddressError when it cannot listen there.
+    too. `problem` is what to train, as in `train`: workers must have it, since code is never sent. Returns and raises
+    as `train` does; AddressError when it cannot listen there.
     """
     from barnraise.plan.purpose import SERVE
 
-    plan = _verified(run_file, SERVE, say)
+    plan = _verified(with_problem(run_file, problem), SERVE, say)
     from barnraise.assembly.serving import Invitation, serve_new
     from barnraise.assembly.voice import Voice
 
@@ -92,12 +94,14 @@ def join(
     name: str = "",
     network: str | None = None,
     home: str | os.PathLike[str] | None = None,
+    problem: Any = None,
     say: Say = _nobody,
     **given: Unpack[Given],
 ) -> Outcome:
     """Work for an invite's run until it is over.
 
-    Needs nothing but the invite. `name` is this machine's in the run, its host name unless given; `home` where keys and
+    Needs nothing but the invite, and the class of the run's `problem` where that is neither of a package nor named by
+    the environment. `name` is this machine's in the run, its host name unless given; `home` where keys and
     fetched data are kept; for trials, `network` emulates a link. The means may be `given` as for `barnraise join`:
     `device`, `threads` and the others of `worker.options.Given`.
 
@@ -106,6 +110,10 @@ def join(
     """
     from barnraise.assembly.joining import join as work
 
+    if problem is not None:
+        from barnraise.models.problems import register
+
+        register(problem)
     return _complete(work(invite, say, name=name, network=network, home=None if home is None else Path(home), **given))
 
 
@@ -119,6 +127,7 @@ def simulate(
     churn: bool | str = False,
     tokens_per_second: float | None = None,
     network: str | None = None,
+    problem: Any = None,
     say: Say = _nobody,
 ) -> Report:
     """Run a simulation under virtual time, with any number of nodes: the engine of a real run on modelled machines.
@@ -127,7 +136,7 @@ def simulate(
     speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and `network`
     instead of the run file's. With `churn` nodes leave without notice and return: as preemptible GPUs do (True), as the
     fit of that name, or as that trace file. Work is only costed, so thousands of nodes take seconds; `real` trains
-    tensors, and the losses are real. One seed, one `ledger_hash`.
+    tensors, and the losses are real. `problem` is what to train, as in `train`. One seed, one `ledger_hash`.
 
     Raises RunFileError, OptionError, ModelError when this machine cannot hold the real tensors, and RunFailedError when
     training fails.
@@ -146,7 +155,7 @@ def simulate(
     from barnraise.plan.links import with_network
 
     plan, trial = planned(
-        with_network(document(run_file), network),
+        with_network(document(with_problem(run_file, problem)), network),
         nodes=nodes,
         hours=hours,
         seed=seed,
