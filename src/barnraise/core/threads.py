@@ -95,8 +95,8 @@ def finished(result: Result) -> Future[Result]:
     return future
 
 
-LATER = 5
-"""The niceness of work for which other threads of the process do not wait: a third of their share of a core."""
+LATER = 10
+"""The niceness of work for which no other thread of the process waits: it has a tenth of another one's share."""
 
 
 def yield_to_others(niceness: int = 0) -> None:
