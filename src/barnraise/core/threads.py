@@ -33,8 +33,8 @@ class Crew:
 
     Work on an item must neither need nor change another item, so that results do not depend on `threads`. Use numpy, or
     torch for at most `SERIAL` elements: for more, torch starts threads of its own. The threads treat subnormal numbers
-    as the first caller does, so a crew is for callers on one thread. A crew that `gives_way` leaves its cores after each
-    item to any other thread, which else takes milliseconds to wake up.
+    as the first caller does, so a crew is for callers on one thread. A crew that `gives_way` leaves its cores to other
+    threads after each item: else they take milliseconds to wake up.
 
     >>> Crew(2).each(lambda number: number * number, range(4))
     [0, 1, 4, 9]
