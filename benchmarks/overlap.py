@@ -7,7 +7,9 @@ The worker's executor is that of a run, on the threads of a run. A step is a sle
 and moves a part of the parameters. Updates go up in `sparse_loco` with error feedback; in the midst of each task a
 version of one update comes in `int4`. The parts of the exchange are also timed one by one on one thread, in the
 processor's time: with their sum a task's exchange takes at least that long on this machine's cores, and a worker whose
-tasks are shorter than that waits. Target: >= 90% of the time in steps at 30 steps a task, >= 97% at 100, on two cores.
+tasks are shorter than that waits. The lost time is told by its cause: copies that a change of the parameters waits for,
+offsets that are added, and late wake-ups; the rest is mostly waiting for the encoding of the update before.
+Target: >= 90% of the time in steps at 30 steps a task, >= 97% at 100, on two cores.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from barnraise.core.types import Batches, Blob, Contribution, News, ParameterRan
 from barnraise.data.batches import Batch
 from barnraise.models.vectors import Leaves
 from barnraise.training.local import LocalTrainer
+from barnraise.training.transfers import Transfer
 from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.offsets import VersionOffset
 from barnraise.worker.pools import Pools
@@ -53,12 +56,30 @@ class Sleeper(LocalTrainer):
         super().__init__(module, optimizer="sgd", options={"momentum": 0.0, "weight_decay": 0.0}, gradient_clip=None)
         self._noise, self._moved = torch.randn(-(-size // STRIPES)) * 1e-3, 0
         self._took = 0.0
+        self.lost = dict[str, float]()  # seconds of the training thread that are not steps, by their cause
+
+    def _lose(self, cause: str, began: float, meant: float = 0.0) -> None:
+        self.lost[cause] = self.lost.get(cause, 0.0) + time.monotonic() - began - meant
+
+    def hold(self) -> None:
+        began = time.monotonic()
+        super().hold()
+        self._lose("copies", began)
+
+    def shift(self, offset: Tensor) -> Transfer:
+        self.hold()
+        began = time.monotonic()
+        added = super().shift(offset)
+        self._lose("offsets", began)
+        return added
 
     def run(
         self, batches: Iterator[Batch], learning_rate: float, after_step: Callable[[int], bool] = lambda step: True
     ) -> tuple[int, float]:
         for number, _ in enumerate(batches, 1):
-            time.sleep(max(0.0, STEP - self._took))
+            began, rest = time.monotonic(), max(0.0, STEP - self._took)
+            time.sleep(rest)
+            self._lose("waking up", began, rest)
             self.hold()
             began = time.monotonic()
             start = self._moved % STRIPES * len(self._noise)
@@ -95,10 +116,11 @@ class Stream:
         return News((self.updates[version - 1],), merged, SHARE)
 
 
-def share_in_steps(size: int, steps: int, tasks: int, stream: Stream, *, alone: bool) -> float:
-    """Return the share of the time in steps, from task `WARM` to the last."""
+def share_in_steps(size: int, steps: int, tasks: int, stream: Stream, *, alone: bool) -> tuple[float, dict[str, float]]:
+    """Return the share of the time in steps from task `WARM` on, and the seconds lost a task by their cause."""
     pools = Pools("a device")
-    worker = Sleeping(Sleeper(size), cast("Any", SimpleNamespace(meta=None)), SETTINGS)
+    sleeper = Sleeper(size)
+    worker = Sleeping(sleeper, cast("Any", SimpleNamespace(meta=None)), SETTINGS)
     if not alone:
         worker.encode_on(pools.encoding)
     made: list[Future[Contribution | None]] = []
@@ -107,6 +129,7 @@ def share_in_steps(size: int, steps: int, tasks: int, stream: Stream, *, alone: 
     for number in range(1, tasks + 1):
         if number == WARM:
             began = time.monotonic()
+            sleeper.lost.clear()
 
         def on_step(step: int, number: int = number) -> None:
             if step == steps // 2:
@@ -129,7 +152,9 @@ def share_in_steps(size: int, steps: int, tasks: int, stream: Stream, *, alone: 
     wait(made)
     assert [one.result() for one in news] == list(range(1, tasks + 1)), "every version was taken in"
     pools.shutdown()
-    return (tasks - WARM + 1) * steps * STEP / seconds
+    timed = tasks - WARM + 1
+    lost = {cause: found / timed for cause, found in sleeper.lost.items()}
+    return timed * steps * STEP / seconds, lost | {"in all": seconds / timed - steps * STEP}
 
 
 def parts(size: int, stream: Stream) -> dict[str, float]:
@@ -197,11 +222,11 @@ def main() -> None:
     print(f"  {whole:6.2f} in all: {floor:.2f} s a task at least on {options.threads} cores", flush=True)
     for count in steps:
         torch.set_num_threads(options.threads)
-        share = share_in_steps(size, count, tasks, stream, alone=options.alone)
+        share, lost = share_in_steps(size, count, tasks, stream, alone=options.alone)
         limit = min(1.0, count * STEP / floor)
-        print(
-            f"  {count:4} steps a task: {share:6.1%} of the time in steps (the exchange allows {limit:.0%})", flush=True
-        )
+        print(f"  {count:4} steps a task: {share:6.1%} of the time in steps (the exchange allows {limit:.0%})")
+        causes = ", ".join(f"{cause} {1e3 * seconds:.0f}" for cause, seconds in lost.items())
+        print(f"       milliseconds lost a task: {causes}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from barnraise.core.types import Ranges
 from .base import Array, Codec, Encoded, Reader, SparseCodec
 from .feedback import ErrorFeedback
 
-_AT_ONCE = 1 << 24
+_AT_ONCE = 1 << 22
 """Elements whose keys, 8 bytes each, are there at a time."""
 
 _MAGNITUDE = 0x7FFFFFFF

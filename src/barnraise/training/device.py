@@ -14,8 +14,8 @@ from barnraise.training.catalog import AUTOMATIC, FULL_PRECISION
 
 HALF = "bfloat16"
 
-_VECTORS = 6
-"""Vectors of an exchange that are on a device: residual, ends of two tasks, an offset, a version, a difference."""
+EXCHANGED_VECTORS = 7
+"""Vectors of an exchange that are on a device: residual, three ends of tasks, a version, a difference, a movement."""
 
 _SHARE = 0.25
 """Share of the free memory that they may take: moments and activations need more, and come later."""
@@ -59,7 +59,7 @@ def has_room(device: torch.device, size: int) -> bool:
     """Return whether a device has much memory beside the vectors of an exchange of `size` float32 values."""
     if device.type != "cuda":
         return False
-    return _VECTORS * 4 * size <= _SHARE * torch.cuda.mem_get_info(device)[0]
+    return EXCHANGED_VECTORS * 4 * size <= _SHARE * torch.cuda.mem_get_info(device)[0]
 
 
 def why_not_compiled(device: torch.device) -> str:

@@ -14,7 +14,12 @@ from torch import Tensor
 
 from barnraise.compression.device_selection import DeviceFeedback, add_read
 from barnraise.core.errors import PayloadError
+from barnraise.core.threads import Crew, WorkQueue
+from barnraise.training.device import EXCHANGED_VECTORS
+from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import copy_in
+from barnraise.wire.messages import Downlink
+from barnraise.worker.replica import Replica
 from barnraise.worker.stages import NOT_FINITE, Clip, Difference, Draft
 from barnraise.worker.stateful import StatefulSession
 from barnraise.worker.update_path import Opened, UpdatePath
@@ -45,11 +50,29 @@ class DevicePath(UpdatePath):
 
 
 class DeviceSession(StatefulSession):
-    """A stateful session whose vectors are on the trainer's device."""
+    """A stateful session whose vectors are on the trainer's device.
+
+    They are made before the first step, so that the trainer finds out which batches have room beside them.
+    """
+
+    def __init__(
+        self,
+        published: Replica,
+        trainer: LocalTrainer,
+        path: UpdatePath,
+        *,
+        downlink: Downlink,
+        crew: Crew,
+        queue: WorkQueue,
+    ) -> None:
+        super().__init__(published, trainer, path, downlink=downlink, crew=crew, queue=queue)
+        self._free += [self._new() for _ in range(EXCHANGED_VECTORS - 1)]  # the first residual is one more
+
+    def _new(self) -> Tensor:
+        return torch.empty(len(self.published.parameters), device=self.trainer.device)
 
     def _vector(self) -> Tensor:
-        size, device = len(self.published.parameters), self.trainer.device
-        return self._free.pop() if self._free else torch.empty(size, device=device)
+        return self._free.pop() if self._free else self._new()
 
     def _record(self, start: Tensor, moved: Tensor) -> None:
         start.add_(moved)
@@ -64,13 +87,13 @@ class DeviceSession(StatefulSession):
         self._free.append(movement)
 
     def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
-        own, share, feedback = self._vector(), self.published.share, self.path.feedback
+        own, moved, share, feedback = self._vector(), self._vector(), self.published.share, self.path.feedback
         copy_in(self.published.parameters, own)
         for covered, reader in unmerged:
             add_read(reader, own, covered, -share)
-        own.add_(here - start, alpha=share)
+        own.add_(torch.sub(here, start, out=moved), alpha=share)
         if feedback and feedback.residual is not None and self.path.keep:
             own.sub_(feedback.residual, alpha=self.path.keep)
         torch.sub(own, here, out=here)
         here.mul_(1.0 - self._downlink.merge_lerp)
-        self._free.append(own)
+        self._free += [own, moved]

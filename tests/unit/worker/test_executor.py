@@ -27,6 +27,7 @@ from barnraise.models.config import describe
 from barnraise.models.exchange.layout import Layout
 from barnraise.models.vectors import digest
 from barnraise.training.causal_lm import CausalLM
+from barnraise.training.device import EXCHANGED_VECTORS
 from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import DONE, Transfer, copy_out
 from barnraise.worker.device_session import DeviceSession
@@ -177,6 +178,24 @@ def test_momentum_follows_what_the_versions_moved_over_ones_own_last_steps(on_de
     assert [steps for _, steps in trainer.followed] == [steps for _, steps in expected]
     for (movement, _), (wanted, _) in zip(trainer.followed, expected, strict=True):
         torch.testing.assert_close(movement, wanted)
+
+
+def test_the_vectors_of_an_exchange_on_a_device_are_made_before_the_first_step() -> None:
+    """Later the trainer's batches may fill the device."""
+    executor, _ = make("sparse_loco", on_device=True, version_momentum=1.0)
+    course: Any = executor.course
+    assert len(course._free) == EXCHANGED_VECTORS - 1
+
+    def on_step(step: int) -> None:
+        if step == 2:
+            publish(executor, number, torch.full((SIZE,), 0.1), number - 1, 0.25)
+
+    for number in range(1, 6):
+        executor.train(task(number), on_step)
+        executor.settle(number, number != 3)
+    feedback: Any = executor.path.feedback
+    held = [*course._free, course.start, feedback.residual]
+    assert len({vector.data_ptr() for vector in held}) == len(held) <= EXCHANGED_VECTORS
 
 
 def test_a_worker_without_a_new_version_continues_from_its_own_parameters() -> None:
