@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from _races import files
 from _sides import Task
 
@@ -58,14 +59,14 @@ class Size:
         )
 
 
-LIBRARIES = tuple(f"{Path(module.__file__).parent}/**/*.py" for module in (torch, np))
+LIBRARIES = tuple(f"{Path(module.__file__).parent}/**/*.py" for module in (torch, np, transformers))
 FEW = f"{sysconfig.get_path('stdlib')}/[a-c]*.py"
 SMALL = {"n_embd": 256, "n_layer": 5, "n_head": 4, "vocab_size": 4096}
 SIZES = {
     size.name: size
     for size in (
         Size(
-            "gpt2", {"n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}, 1024, 64, 98.304, 64, 16, 40,
+            "gpt2", {"n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257}, 1024, 64, 65.536, 64, 16, 40,
             6_000_000, "bfloat16", "0.0006:0.0012:0.002", (*files("tests"), *LIBRARIES),
         ),
         Size("rehearsal", SMALL, 128, 4, 0.0512, 64, 10, 6, 2_000_000, "float32", "0.001", tuple(files("modules"))),

@@ -200,6 +200,8 @@ def play(bench: Bench, recipe: Recipe, lone_tokens: float) -> list[Measured]:
 
     taken = together(recipe) if recipe.kind == "ddp" else recipe
     workers = [Worker(bench, taken, rank, rate, num_steps) for rank in range(taken.workers)]
+    for worker in workers:
+        worker.trainer.tokens_at_once = step_tokens  # as a worker of DDP takes them
     ways = {"lone": lone, "ddp": lone, "streaming": streaming, "heloco": heloco}
     found, due = [Measured(0, 0, bench.loss(bench.start))], num_steps / POINTS
     for steps, version in ways.get(recipe.kind, rounds)(bench, recipe, workers, num_steps):

@@ -7,7 +7,7 @@
     python benchmarks/gpu_miles.py --rehearse               5 million parameters on the CPU; says nothing about a card
 
 GPT-2 with 124 million parameters, built from its config, on Python source that is there already (the standard library
-with its tests, PyTorch, NumPy) as a byte-level BPE that is trained here. A step has 65,536 tokens. The sides:
+with its tests, PyTorch, NumPy, transformers) as a byte-level BPE that is trained here. A step has 65,536 tokens.
 
     lone       one worker; its versions are averaged over the last tenth of the run. Its loss is the target
     ours-10    barnraise behind links of 10 Mbit/s, 25 ms one way, as `auto_tune` leaves it; ours-100 behind 100 Mbit/s
@@ -59,6 +59,9 @@ ROUND = 30
 DENSITY = "loco64-loco32_overlap"
 FIRST = {10.0: 30, 100.0: 10}
 """Steps of a task of our sides by Mbit/s; from these and `DENSITY` on, `auto_tune` adapts both to the links."""
+
+TIMED = 20.0
+"""Seconds of steps that `card` times at most, unless two steps take longer; its short run takes five times as many."""
 
 SPARE = 0.7
 """Share of a part's limit that its predicted time may take."""
@@ -197,13 +200,14 @@ class Campaign:
         with Bench(self.task, 0) as bench:
             start, parameters = time.monotonic() - began, bench.start.numel()
             worker = Worker(bench, Recipe("lone", 1e-6, workers=1, batch=size.rows), 0, lambda done: 1e-6, 1000)
-            worker.trainer.run(worker.batches(max(2, size.steps // 5)), 1e-6)
-            began = time.monotonic()
-            worker.trainer.run(worker.batches(size.steps), 1e-6)  # which ends by reading the losses
-            rate = size.steps * size.step_tokens / (time.monotonic() - began)
+            _seconds(worker, 2)  # the first steps take longer
+            steps = _few(size.steps, _seconds(worker, 2) / 2)
+            took = _seconds(worker, steps) / steps
+            rate = size.step_tokens / took
         del bench, worker
-        tokens = WORKERS * 2 * size.steps * size.step_tokens / 1e6
-        began, name = time.monotonic(), f"{DENSITY}_h{min(FIRST[LINKS[-1]], size.steps)}_batch{size.rows}_e1"
+        each = _few(2 * size.steps, took)  # steps of each worker
+        began, tokens = time.monotonic(), WORKERS * each * size.step_tokens / 1e6
+        name = f"{DENSITY}_h{min(FIRST[LINKS[-1]], each // 2)}_batch{size.rows}_e1"
         play_ours(name, 1e-4, 0, 0, self._setting(LINKS[-1], rate, parameters, tokens))
         spent = time.monotonic() - began - start
         return Card(self.name, parameters, rate, start, max(spent / tokens / 1e6, 1 / rate))
@@ -279,16 +283,29 @@ class Campaign:
         if card is None or lone is None or not (rows := list(self.rows())):
             return
         seeds = max(len(row.shares) for row in rows)
+        steps = self.tokens * 1e6 / self.size.step_tokens
         yield (
             f"{card.name}: {card.parameters:,} parameters, {card.rate:,.0f} tokens/s alone, "
             f"{self.size.step_tokens:,} tokens a step; a lone worker (rate {alone:g}) takes {lone.curve[-1][0]:,.0f} s "
-            f"for {self.tokens:.4g}M tokens to loss {lone.loss:.4f}; {seeds} seed{'s' * (seeds != 1)}, "
-            f"{len(self.options.rates)} rates a side"
+            f"for {self.tokens:.4g}M tokens ({steps:,.0f} steps) to loss {lone.loss:.4f}; "
+            f"{seeds} seed{'s' * (seeds != 1)}, {len(self.options.rates)} rates a side"
         )
         yield from table(rows, "{:g} Mbit/s")
         for side in ("ddp", "diloco"):
             recipe = RECIPES[side](0.0, self.size.rows, 1.0)
             yield from (f"{side}'s exchange: {self.exchange(recipe, mbit, card.parameters)}" for mbit in LINKS)
+
+
+def _seconds(worker: Worker, steps: int) -> float:
+    """Return the time of these steps, which ends by reading their losses."""
+    began = time.monotonic()
+    worker.trainer.run(worker.batches(steps), 1e-6)
+    return time.monotonic() - began
+
+
+def _few(steps: int, seconds: float) -> int:
+    """Return as many of these steps as `TIMED` allows, where each takes the given seconds; two at least."""
+    return max(2, min(steps, int(TIMED / seconds)))
 
 
 def _cut(*_: object) -> None:

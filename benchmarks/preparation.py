@@ -1,7 +1,8 @@
 """Measure how fast data becomes rows, and in how much memory.
 
-    python benchmarks/preparation.py            8 MB of conversations by stage, and 1 GB prepared as a whole
-    python benchmarks/preparation.py --whole 0  the stages alone
+    python benchmarks/preparation.py                 8 MB of conversations by stage, and 30 MB prepared as a whole
+    python benchmarks/preparation.py --whole 1000    1 GB prepared as a whole, which takes hours
+    python benchmarks/preparation.py --whole 0       the stages alone
 
 Conversations of the standard library's source are rendered with a ChatML template and encoded with a byte-level BPE of
 16,384 tokens that is trained here. For each stage the speed is in MB of content a second of processor time, so that it
@@ -169,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="in small: see that it runs")
     parser.add_argument("--stages", type=float, default=8.0, help="MB of content for the stages")
-    parser.add_argument("--whole", type=float, default=1000.0, help="MB of content for whole preparations")
+    parser.add_argument("--whole", type=float, default=30.0, help="MB of content for whole preparations (30)")
     parser.add_argument("--only", default="chat,text", help="the kinds of whole preparations")
     parser.add_argument("--process", nargs=3, metavar=("FOLDER", "KIND", "TOKENIZER"), help=argparse.SUPPRESS)
     options = parser.parse_args()

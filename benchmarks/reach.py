@@ -8,11 +8,12 @@ bytes take N b / bandwidth, so that an exchange takes b R / 6 steps for any mode
 train a GPT-2 of 125,000 parameters in virtual time with real tensors; a lone worker of their speed, whose versions are
 averaged over the last 10% of its run, sets the loss and the time. Its rate and batch are tuned.
 
-Ours runs in the engine, at each R over the link that this R asks for: as `auto` leaves it (one run file for every R)
-and by hand. Rivals are in `_rivals.py`: their losses by tokens do not depend on R, so that each of their trials counts
-at every R. Every side has the same number of trials at each R on the first seed; the best one there is trained on the
-others (`--seeds`, `--orders`). Trials are kept in `--results`, one a line, in order of their worth: a campaign that is
-ended early has all sides at R = 1, 10, 100 and 1,000 before more seeds.
+Ours runs in the engine, at each R over the link that this R asks for: as `auto` leaves it (one run file for every R,
+with the rows that `batch_size: auto` takes there) and by hand. Rivals are in `_rivals.py`: their losses by tokens do
+not depend on R, so that each of their trials counts at every R. Every side has the same number of trials at each R on
+the first seed; the best one there is trained on the others (`--seeds`, `--orders`). Trials are kept in `--results`, one
+a line, in order of their worth: a campaign that is ended early has all sides at R = 1, 10, 100 and 1,000 before more
+seeds.
 
 The mapping bends where a run is short. Here a lone worker takes `--tokens` / 128 steps, one of a real run a hundred
 times as many. A delay of some steps, rounds of H steps and the start and end of a run weigh more in the short one. A
@@ -36,6 +37,8 @@ from _reach_report import USUAL_STEP, Row, Share, machines, picture, table
 from _rivals import POINTS, Bench, Recipe, play
 from _sides import Setting, Task
 from _sides import play as play_ours
+
+from barnraise.plan.batch_size import fewest_rows
 
 PARAMETERS = 124_800
 STEP_TOKENS = CONTEXT = 128
@@ -75,17 +78,18 @@ TUNED = "loco64-loco16_overlap_h3_tuned"
 OURS: dict[str, dict[float, list[str]]] = {
     AUTO: {ratio: [TUNED] for ratio in RATIOS},
     HAND: {
-        1.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
-        3.0: ["loco8-loco4_overlap_h3", "int4_overlap_h3"],
-        10.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h2"],
-        30.0: ["loco8-loco4_overlap_h3", "loco16-loco8_overlap_h3"],
-        100.0: ["loco32-loco16_overlap_h3", "loco16-loco8_overlap_h4"],
-        300.0: ["loco64-loco32_overlap_h4", "loco32-loco16_overlap_h6"],
-        1000.0: ["loco64-loco32_overlap_h10", "loco64-loco64_overlap_h6"],
+        1.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
+        3.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
+        10.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h2_batch1"],
+        30.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h3_batch2"],
+        100.0: ["loco32-loco16_overlap_h3_batch1", "loco32-loco16_overlap_h3_batch4"],
+        300.0: ["loco64-loco32_overlap_h4_batch1", "loco32-loco16_overlap_h3_batch8"],
+        1000.0: ["loco64-loco32_overlap_h10_batch1", "loco64-loco32_overlap_h3_batch8"],
     },
     HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
-USUAL = f"_momentum100_batch1_e2@{PEAK:g}"
+EXCESS = 2.0
+USUAL = f"_momentum100_e{EXCESS:g}@{PEAK:g}"
 """Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
 
 SIDES = [
@@ -149,7 +153,7 @@ class Campaign:
 
     def _engine(self, name: str, ratio: float, seed: int, order: int) -> Trained:
         side, _, rate = name.partition("@")
-        setting = Setting(self._task, self.options.tokens, 2.0, RATE, link_mbit(ratio), DELAY_MS, POINTS)
+        setting = Setting(self._task, self.options.tokens, EXCESS, RATE, link_mbit(ratio), DELAY_MS, POINTS)
         found = play_ours(side, float(rate), seed, order, setting)
         return Trained([(one.seconds * RATE / STEP_TOKENS, one.tokens, one.loss) for one in found.points()])
 
@@ -200,17 +204,22 @@ def best_lone(campaign: Campaign) -> Recipe | None:
     return LONE[min(found)[1]] if found else None
 
 
-def choices(side: str, ratio: float) -> list[Choice]:
-    """Return the trials of a side at one R."""
+def choices(side: str, ratio: float, tokens: float) -> list[Choice]:
+    """Return the trials of a side at one R where a lone worker trains on `tokens` million."""
     if side in RIVALS:
         return [Choice(side, ratio, recipe) for recipe in RIVALS[side]]
-    names = OURS[side].get(ratio, [])
+    rows, _ = fewest_rows(ratio, STEP_TOKENS, round(1e6 * tokens * EXCESS), least=1)
+    names = [name if "_batch" in name else f"{name}_batch{rows}" for name in OURS[side].get(ratio, [])]
     return [Choice(side, ratio, name + USUAL) for name in names]
 
 
 def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
     """Return the best trial of a side at one R on the first seed; of those that miss the loss, any."""
-    found = [(share.rank, one) for one in choices(side, ratio) if (share := one.share(campaign, 0, 0))]
+    found = [
+        (share.rank, one)
+        for one in choices(side, ratio, campaign.options.tokens)
+        if (share := one.share(campaign, 0, 0))
+    ]
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
@@ -220,7 +229,7 @@ def train(campaign: Campaign, options: Namespace) -> None:
     for ratios in (options.ratios[:COARSE], options.ratios[COARSE:]):
         for side in SIDES:
             for ratio in ratios:
-                for one in choices(side, ratio):
+                for one in choices(side, ratio, options.tokens):
                     one.share(campaign, 0, 0)
         chosen = [one for side in SIDES for ratio in ratios if (one := best(campaign, side, ratio))]
         for seed, order in more:
@@ -247,7 +256,8 @@ def rows(campaign: Campaign, options: Namespace) -> Iterator[Row]:
 def told(way: Recipe | str) -> str:
     """Describe a trial in a few words."""
     if isinstance(way, str):
-        return way.partition("_momentum100")[0] if "tuned" not in way else "tuned"
+        name, _, _ = way.partition("_momentum100")
+        return f"tuned, {name.rpartition('_')[2]}" if "tuned" in name else name
     return f"H {way.steps}" + (f", {way.wait} late" if way.wait else "")
 
 

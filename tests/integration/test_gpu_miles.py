@@ -141,6 +141,10 @@ def test_ddp_trains_the_rows_of_all_workers_in_each_step(benchmark: Any) -> None
     assert recipe.with_ring(8.0) == 8.0
 
 
+def test_a_slow_card_times_few_steps(benchmark: Any) -> None:
+    assert [benchmark._few(40, seconds) for seconds in (0.1, 5.0, 100.0)] == [40, 4, 2]
+
+
 @pytest.mark.campaign
 def test_the_rehearsal_plays_every_part_and_a_second_call_none(tmp_path: Path) -> None:
     command = ("--quick", "--results", str(tmp_path / "found.jsonl"))

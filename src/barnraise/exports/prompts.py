@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +24,13 @@ def prompts_of(dataset: Dataset) -> list[Prompt]:
     room = min(NEW_TOKENS, meta.context - length)
     coder = _coder(dataset)
     special = {meta.bos_id, meta.eos_id, meta.pad_id}
+    names = list(coder.special_tokens()) if coder is not None else []
     found: list[Prompt] = []
     for ids in _pieces(dataset, length):
         plain = [token for token in ids if token not in special]
         if coder is None:
             found += [Prompt(plain, f"tokens {plain[:4]} ...", room)] if plain else []
-        elif text := coder.decode(plain).strip("\ufffd"):
+        elif text := _without(names, coder.decode(plain)).strip("\ufffd"):
             again = coder.encode(text)
             if again and len(again) + room <= meta.context:
                 found.append(Prompt(again, _shown(text), room, partial(_encoded, text)))
@@ -43,6 +45,14 @@ def _coder(dataset: Dataset) -> tokenizers.Tokenizer | None:
         return tokenizers.of(dataset)
     except DataError:
         return None
+
+
+def _without(names: Sequence[str], text: str) -> str:
+    """Return the longest part of a text that has no special token's name in letters.
+
+    The run reads such a name as letters, but the exported tokenizer as the special token.
+    """
+    return max(re.split("|".join(map(re.escape, names)), text), key=len) if names else text
 
 
 def _encoded(text: str, tokenizer: Any) -> list[int]:

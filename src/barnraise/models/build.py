@@ -81,7 +81,7 @@ def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.f
     check(resolved)
     require_safe(folder)
     try:
-        with _ONE_AT_A_TIME, _quietly():
+        with _ONE_AT_A_TIME, without_bars():
             module, report = auto_class(resolved).from_pretrained(
                 str(folder),
                 config=hugging_face_config(resolved),
@@ -117,7 +117,7 @@ def _try(module: Any, resolved: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """Hide transformers' progress bars, which would break a live view, and warnings of the packages that it imports."""
     from transformers.utils import logging
 

@@ -12,8 +12,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from barnraise.core.errors import BarnraiseError, StorageError
-from barnraise.models.build import build_exchanged
-from barnraise.models.exchange.frozen_base import quietly
+from barnraise.models.build import build_exchanged, without_bars
 from barnraise.models.exchange.record import Exchange
 
 
@@ -43,7 +42,8 @@ def merged(module: nn.Module, exchange: Exchange) -> nn.Module:
 
 def save(folder: Path, module: nn.Module, files: Mapping[str, bytes]) -> None:
     """Write config.json, generation_config.json, model.safetensors and `files` (the tokenizer's) to `folder`."""
-    cast(Any, module).save_pretrained(folder)
+    with without_bars():
+        cast(Any, module).save_pretrained(folder)
     _put(folder, files)
 
 
@@ -55,7 +55,7 @@ def save_adapter(folder: Path, module: nn.Module, base: str, files: Mapping[str,
     model = cast(Any, module)
     for config in model.peft_config.values():
         config.base_model_name_or_path = base
-    with quietly():
+    with without_bars():
         model.save_pretrained(folder, save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # a form to fill in
     _put(folder, files)

@@ -31,6 +31,23 @@ def settled_batch(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
     return run_file.model_copy(update={"training": training.model_copy(update={"batch_size": rows})}), why
 
 
+def fewest_rows(ratio: float, row: int, tokens: int, least: int = USUAL_BATCH) -> tuple[int, bool]:
+    """Return the rows of a step at which R lies within the curve, and whether the run's tokens allow as many.
+
+    `ratio` is R with `least` rows of `row` tokens a step.
+
+    >>> fewest_rows(100.0, 1024, 10**9), fewest_rows(1000.0, 1024, 10**8)
+    ((16, True), (64, False))
+    """
+    wanted = least
+    while ratio * least / wanted > CURVE[-1][0] and wanted < MOST_ROWS:
+        wanted *= 2
+    rows = wanted
+    while rows > least and rows * row * LEAST_STEPS > tokens:
+        rows //= 2
+    return rows, rows == wanted
+
+
 def _rows(run_file: RunFile, purpose: Purpose) -> tuple[int, str]:
     training, row = run_file.training, mean_row(run_file)
     if training.adapter or training.train:
@@ -39,13 +56,8 @@ def _rows(run_file: RunFile, purpose: Purpose) -> tuple[int, str]:
     found = link_ratio(run_file, purpose, step_tokens=USUAL_BATCH * row, device_flops=device_flops)
     if found is None:
         return USUAL_BATCH, "no worker's flops_per_second is given"
-    wanted = USUAL_BATCH
-    while found.ratio * USUAL_BATCH / wanted > CURVE[-1][0] and wanted < MOST_ROWS:
-        wanted *= 2
-    rows = wanted
-    while rows > USUAL_BATCH and rows * row * LEAST_STEPS > training.tokens:
-        rows //= 2
+    rows, allowed = fewest_rows(found.ratio, row, training.tokens)
     ratio = found.ratio * USUAL_BATCH / rows
-    if rows < wanted:
+    if not allowed:
         return rows, f"more would leave fewer than {LEAST_STEPS:,} steps of training.tokens; R is {ratio:.3g}"
     return rows, f"R is {ratio:.3g} with it"

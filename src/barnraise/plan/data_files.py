@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import Fields, FileData, HeldOut, RowsData
+from barnraise.config.data_sections import ChatData, Fields, FileData, HeldOut, InstructData, RowsData
 from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
@@ -23,6 +23,9 @@ from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of, vocabula
 
 BYTES_A_TOKEN = 4
 """Bytes of text a token, for a tokenizer that is not `bytes`."""
+
+MASK_BITS = 2
+"""Bits of a token in the masks of rows with examples."""
 
 MOST_OPENED = 1000
 """Files of a pattern that are opened before a run; all are when the dataset is made."""
@@ -136,7 +139,8 @@ def held_out_share(data: FileData) -> float:
 def dataset_bytes(run_file: RunFile) -> int:
     """Estimate the bytes of the dataset on the disk: all rows, held-out ones included, as token ids.
 
-    0 for the rows of a problem, which only it knows.
+    Rows of conversations and prompts have masks too: which tokens are learnt, and where examples begin. 0 for the rows
+    of a problem, which only it knows.
     """
     token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
     data = run_file.data
@@ -144,7 +148,8 @@ def dataset_bytes(run_file: RunFile) -> int:
         return 0
     share, others = (held_out_share(data), 0) if isinstance(data, FileData) else (0.0, data.held_out)
     rows = training_rows(run_file) / (1 - share) + others
-    return int(rows * mean_row(run_file) * token_bytes)
+    masks = MASK_BITS / 8 if isinstance(data, ChatData | InstructData) else 0.0
+    return int(rows * mean_row(run_file) * (token_bytes + masks))
 
 
 def few_rows(run_file: RunFile) -> Iterator[Problem]:

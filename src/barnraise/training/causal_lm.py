@@ -11,10 +11,11 @@ from barnraise.data.packing import COLUMNS, PACKED_COLUMNS
 from barnraise.data.shards import IGNORED
 from barnraise.models.attention import apart
 from barnraise.models.packing import rows_packed
-from barnraise.training.problem import Problem, Tensors
+from barnraise.training.labelled import LabelledTokens
+from barnraise.training.problem import Tensors
 
 
-class CausalLM(Problem):
+class CausalLM(LabelledTokens):
     """Predicts each labelled token from those before it."""
 
     other_columns = COLUMNS, PACKED_COLUMNS
@@ -22,36 +23,22 @@ class CausalLM(Problem):
     def batch(self, rows: Rows, form: Format, chance: np.random.Generator) -> Batch:
         return batch_of(rows, form)
 
+    def predicted(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+        """Return logits and labels of the next tokens.
+
+        A device's memory is short: there the logits are not cut, [rows, length, vocabulary], and the last has no label.
+        """
+        inputs = apart(module, {name: values for name, values in batch.items() if name != "labels"})
+        with rows_packed("position_ids" in batch):
+            logits: Tensor = module(**inputs, use_cache=False).logits
+        if logits.device.type == "cpu":
+            return logits[:, :-1].float(), batch["labels"][:, 1:]
+        return logits.float(), nn.functional.pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)
+
     def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-        logits, wanted = _predicted(module, batch)
+        """Return the sum without the loss of each position in between, so that fixed runs keep their bits."""
+        logits, wanted = self.predicted(module, batch)
         total = nn.functional.cross_entropy(
             logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="sum"
         )
         return total, (wanted != IGNORED).sum()
-
-    def row_losses(self, module: nn.Module, batch: Tensors) -> Tensor:
-        logits, wanted = _predicted(module, batch)
-        each = nn.functional.cross_entropy(
-            logits.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED, reduction="none"
-        )
-        return each.view_as(wanted).sum(1) / (wanted != IGNORED).sum(1).clamp(min=1)
-
-    def positions(self, batch: Batch) -> int:
-        return int(batch["input_ids"].shape[1])
-
-    def trial_batch(self, form: Format, num_rows: int, length: int) -> Batch:
-        ids = np.random.default_rng(0).integers(0, form.vocab_size, (num_rows, length))
-        return {"input_ids": ids, "labels": ids}
-
-
-def _predicted(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-    """Return logits [rows, length - 1, vocabulary] and their labels [rows, length - 1].
-
-    A device's memory is short: there the logits are not cut, [rows, length, vocabulary], and the last has no label.
-    """
-    inputs = apart(module, {name: values for name, values in batch.items() if name != "labels"})
-    with rows_packed("position_ids" in batch):
-        logits: Tensor = module(**inputs, use_cache=False).logits
-    if logits.device.type == "cpu":
-        return logits[:, :-1].float(), batch["labels"][:, 1:]
-    return logits.float(), nn.functional.pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)

@@ -11,13 +11,14 @@ from barnraise.data.batches import Batch, Rows, batch_of
 from barnraise.data.columns import TOKENS
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED
-from barnraise.training.problem import Problem, Tensors
+from barnraise.training.labelled import LabelledTokens
+from barnraise.training.problem import Tensors
 
 REPLACED, KEPT = 0.1, 0.1
 """Shares of the predicted tokens that are replaced by a random one and that stay; the others become the mask."""
 
 
-class MaskedLM(Problem):
+class MaskedLM(LabelledTokens):
     """Predicts a `share` of the labelled tokens (Devlin et al. 2019, "BERT", section 3.1).
 
     Which ones follows from the task and the number of the batch, so they differ from pass to pass, and a task that is
@@ -41,24 +42,13 @@ class MaskedLM(Problem):
             found["attention_mask"] = (rows[TOKENS] != form.pad_id).astype(np.int64)
         return found
 
-    def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-        each, chosen = _each(module, batch)
-        return each.sum(), chosen.sum()
-
-    def row_losses(self, module: nn.Module, batch: Tensors) -> Tensor:
-        each, chosen = _each(module, batch)
-        return each.sum(1) / chosen.sum(1).clamp(min=1)
+    def predicted(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+        inputs = {name: values for name, values in batch.items() if name != "labels"}
+        return module(**inputs).logits.float(), batch["labels"]
 
     def require(self, form: Format) -> None:
         super().require(form)
         mask_of(form)
-
-    def positions(self, batch: Batch) -> int:
-        return int(batch["input_ids"].shape[1])
-
-    def trial_batch(self, form: Format, num_rows: int, length: int) -> Batch:
-        ids = np.random.default_rng(0).integers(0, form.vocab_size, (num_rows, length))
-        return {"input_ids": ids, "labels": ids}
 
 
 def mask_of(form: Format) -> int:
@@ -68,11 +58,3 @@ def mask_of(form: Format) -> int:
     if form.pad_id is None:
         raise DataError("the tokenizer has neither a mask nor padding, one of which hides tokens from a masked model")
     return form.pad_id
-
-
-def _each(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-    """Return the loss of each position, and which are predicted: both [rows, length]."""
-    inputs = {name: values for name, values in batch.items() if name != "labels"}
-    logits, labels = module(**inputs).logits.float(), batch["labels"]
-    each = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return each.view_as(labels), labels != IGNORED

@@ -11,7 +11,8 @@ from barnraise.data.columns import TOKENS, TRAINED
 from barnraise.data.meta import Format
 from barnraise.data.packing import COLUMNS
 from barnraise.data.shards import IGNORED
-from barnraise.training.problem import Problem, Tensors
+from barnraise.training.labelled import LabelledTokens
+from barnraise.training.problem import Tensors
 
 SOURCE, TARGET = "source", "target"
 """The columns of the rows, token ids of fixed lengths, filled up with padding."""
@@ -19,7 +20,7 @@ SOURCE, TARGET = "source", "target"
 Ids = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
-class Seq2Seq(Problem):
+class Seq2Seq(LabelledTokens):
     """Predicts each token of the target from those before it and the source (Raffel et al. 2020, "T5").
 
     A row has both as columns of its own, or it is a prompt with a completion, which is the target.
@@ -39,13 +40,12 @@ class Seq2Seq(Problem):
             target = np.where(target == form.pad_id, IGNORED, target)
         return found | {"labels": target}
 
-    def loss(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-        each, wanted = _each(module, batch)
-        return each.sum(), wanted.sum()
-
-    def row_losses(self, module: nn.Module, batch: Tensors) -> Tensor:
-        each, wanted = _each(module, batch)
-        return each.sum(1) / wanted.sum(1).clamp(min=1)
+    def predicted(self, module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
+        inputs = {name: values for name, values in batch.items() if name != "labels"}
+        if (start := getattr(getattr(module, "config", None), "decoder_start_token_id", None)) is not None:
+            inputs["decoder_input_ids"] = inputs["decoder_input_ids"].clone()
+            inputs["decoder_input_ids"][:, 0] = start
+        return module(**inputs, use_cache=False).logits.float(), batch["labels"]
 
     def positions(self, batch: Batch) -> int:
         return int(batch["input_ids"].shape[1] + batch["labels"].shape[1])
@@ -105,14 +105,3 @@ def _cut(ids: Ids, pad_id: int | None) -> Ids:
         return ids
     filled = np.flatnonzero((ids != pad_id).any(axis=0))
     return ids[:, : max(1, int(filled[-1]) + 1 if len(filled) else 1)]
-
-
-def _each(module: nn.Module, batch: Tensors) -> tuple[Tensor, Tensor]:
-    """Return the loss of each target position, and which count: both [rows, length]."""
-    inputs = {name: values for name, values in batch.items() if name != "labels"}
-    if (start := getattr(getattr(module, "config", None), "decoder_start_token_id", None)) is not None:
-        inputs["decoder_input_ids"] = inputs["decoder_input_ids"].clone()
-        inputs["decoder_input_ids"][:, 0] = start
-    logits, labels = module(**inputs, use_cache=False).logits.float(), batch["labels"]
-    each = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return each.view_as(labels), labels != IGNORED

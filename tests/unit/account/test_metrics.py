@@ -107,12 +107,13 @@ def test_a_metric_that_failed_is_told_with_its_version(tmp_path: Path) -> None:
 
 
 def test_trackers_get_the_values_of_metrics(tmp_path: Path) -> None:
-    found = account(tmp_path, [], *TWO)
+    found = account(tmp_path, [], *TWO, notes.Measured(2, 200, {"recall@5": 0.5}))
     tracking = Tracking(found.run, ["tensorboard"])
     tracking.advance()
     tracking.close()
     told = scalars(found.run.path / "tracking" / "tensorboard")
     assert sorted(told["evaluation/exact_match"]) == [(0, 0.0), (1, 0.25)]
+    assert told["evaluation/recall_5"] == [(2, 0.5)]
     assert told["evaluation/bleu"] == [(1, pytest.approx(12.345678))]
 
 

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from barnraise.account.reducer import RowFeed
+from barnraise.account.tracking import handing
 from barnraise.account.tracking.base import Tracker, VersionFigures
 from barnraise.account.tracking.following import POSITIONS, Tracking
 from barnraise.account.tracking.measures import Measures
@@ -74,6 +75,16 @@ class Listed(Tracker):
     def close(self) -> None: ...
 
 
+class Hanging(Listed):
+    """A tracker that takes nothing before `released` is set."""
+
+    released = threading.Event()
+
+    def log(self, point: VersionFigures) -> None:
+        self.released.wait()
+        super().log(point)
+
+
 class Failing(Listed):
     worst = 2
 
@@ -85,8 +96,8 @@ class Unclosed(Listed):
 
 @pytest.fixture
 def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Tracker]]:
-    """More trackers: one that raises at version 2, one that raises at its end, one that works."""
-    more = {"failing": Failing, "unclosed": Unclosed, "listed": Listed}
+    """More trackers: one that raises at version 2, one that raises at its end, one that works, one that hangs."""
+    more = {"failing": Failing, "unclosed": Unclosed, "listed": Listed, "hanging": Hanging}
     for name, tracker in more.items():
         monkeypatch.setitem(CLASSES, name, tracker)
         monkeypatch.setitem(TRACKERS, name, "json")
@@ -268,8 +279,47 @@ def test_a_tracker_that_hangs_keeps_no_host_from_ending(run: RunDirectory) -> No
         [sys.executable, "-c", HANGING, str(run.path)], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "a tracker took more than 0.1 s; what it lacks is written by:" in done.stdout
+    assert "tensorboard gets no more figures: it took more than 0.1 s; what it lacks is written by:" in done.stdout
     assert done.stdout.endswith("the host ended\n")
+
+
+@pytest.mark.usefixtures("classes")
+def test_a_tracker_that_hangs_holds_up_no_other(run: RunDirectory) -> None:
+    told: list[str] = []
+    Hanging.released.clear()
+    tracking = Tracking(run, ["hanging", "listed"])
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+        tracking.advance(0.1)
+        write(ledger, 2, None)
+        tracking.advance(0.1)
+        tracking.finish(told.append, 0.2)
+    assert taken(run, "listed") == "1 2 "
+    assert len(told) == 1
+    assert "hanging gets no more figures: it took more than 0.2 s; what it lacks is written by:" in told[0]
+    assert list(msgspec.json.decode((run.path / "tracking" / POSITIONS).read_bytes())) == ["listed"]
+    Hanging.released.set()
+
+
+@pytest.mark.usefixtures("classes")
+def test_a_tracker_that_leaves_too_many_figures_waiting_gets_no_more(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing, "MOST_WAITING", 2)
+    Hanging.released.clear()
+    tracking = Tracking(run, ["hanging", "listed"])
+    with Ledger(run.ledger, run.segments) as ledger:
+        for version in range(1, 4):  # the first is in the tracker's hands, two may wait
+            assert tracking.failures == {}
+            write(ledger, version, None)
+            tracking.advance(0.1)
+        write(ledger, 4, None)
+        tracking.advance(0.1)
+    assert tracking.failures == {"hanging": "it hangs, and 2 figures wait for it"}
+    Hanging.released.set()
+    tracking.close()
+    assert taken(run, "listed") == "1 2 3 4 "
+    assert taken(run, "hanging") == "1 "
 
 
 def test_a_package_is_kept_from_printing_and_the_host_is_not(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,24 @@ def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 def test_a_faithful_export_passes(source: Path, exported: Path) -> None:
     assert trip(source, exported) == RoundTrip(prompts=10, equal=10, spread=0.0)
+
+
+def test_a_special_tokens_name_in_the_data_does_not_fail_a_faithful_export(
+    source: Path, exported: Path, tmp_path: Path
+) -> None:
+    """The run reads it as letters, and transformers as the token."""
+    source = shutil.copytree(source, tmp_path / "source")
+    path, name = source / "named.txt", pretrained.EOS
+    path.write_text("".join(f"{name} {line} {name}" for line in pretrained.prose(0).splitlines()))
+    shutil.rmtree(source / "data")
+    text.build(source / "data", [path], tokenizer=source / "model", context=pretrained.CONTEXT)
+    assert trip(source, exported) == RoundTrip(prompts=10, equal=10, spread=0.0)
+
+
+def test_saving_a_model_prints_nothing(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module, _ = load(source / "model", config_of(source)), capsys.readouterr()
+    save(tmp_path, module, {})
+    assert capsys.readouterr() == ("", "")
 
 
 def test_another_tokenizer_is_caught(source: Path, exported: Path) -> None:

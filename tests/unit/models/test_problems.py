@@ -136,7 +136,7 @@ def test_an_unknown_problem_is_refused_with_the_nearest() -> None:
 
 
 def test_an_instance_brings_its_options() -> None:
-    assert register(Line(slope=3.0)) == ("line", {"slope": 3.0, "fault": ""})
+    assert register(Line(slope=3.0)) == ("line", {"slope": 3.0, "fault": "", "odd_from": 0.99})
     assert register(Line) == ("line", {})
     assert named("line", {})["package"] == "problems.py"
 

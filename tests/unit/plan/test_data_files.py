@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnraise.config import load
-from barnraise.plan.data_files import file_problems
+from barnraise.plan.data_files import dataset_bytes, file_problems
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +77,13 @@ def test_sound_choices_have_no_problem(keys: dict[str, Any]) -> None:
 def test_contradictions_are_named_with_their_remedy(keys: dict[str, Any], said: str) -> None:
     found = errors(**keys)
     assert found[0].startswith(said)
+
+
+def test_the_masks_of_examples_count_as_bytes_of_the_dataset() -> None:
+    """A token has two bytes, and two bits of masks beside them."""
+
+    def size(kind: str) -> int:
+        data = {"kind": kind, "context": 64, "files": ["a.jsonl"]}
+        return dataset_bytes(load({"model": {"architecture": "gpt2"}, "data": data, "workers": [{"name": "a"}]}))
+
+    assert size("instruct") == pytest.approx(size("text") * 2.25 / 2, rel=0.01)

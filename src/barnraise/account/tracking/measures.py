@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import ClassVar
 
 import msgspec
@@ -11,6 +12,9 @@ from barnraise.account.metrics import perplexity
 from barnraise.account.reducer import Kinds, Reducer
 from barnraise.account.tracking.base import VersionFigures
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
+
+_ODD = re.compile(r"[^\w .:/-]", re.ASCII)
+"""Letters that some tracker refuses in the name of a figure."""
 
 
 class Measures(Reducer):
@@ -37,7 +41,7 @@ class Measures(Reducer):
                 figures = {"evaluation/loss": loss, "evaluation/perplexity": perplexity(loss)}
                 self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Measured) and decision.note.values:
-            figures = {f"evaluation/{name}": value for name, value in decision.note.values.items()}
+            figures = {f"evaluation/{_ODD.sub('_', name)}": value for name, value in decision.note.values.items()}
             self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
 
     def _closed(self, row_id: int, decision: VersionClosed) -> None:
