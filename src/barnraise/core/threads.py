@@ -33,27 +33,28 @@ class Crew:
 
     Work on an item must neither need nor change another item, so that results do not depend on `threads`. Use numpy, or
     torch for at most `SERIAL` elements: for more, torch starts threads of its own. The threads treat subnormal numbers
-    as the first caller does, so a crew is for callers on one thread.
+    as the first caller does, so a crew is for callers on one thread. A crew that `gives_way` leaves its cores to other
+    threads after each item: else they take milliseconds to wake up.
 
     >>> Crew(2).each(lambda number: number * number, range(4))
     [0, 1, 4, 9]
     """
 
-    def __init__(self, threads: int = 1) -> None:
-        self._threads = threads
+    def __init__(self, threads: int = 1, *, gives_way: bool = False) -> None:
+        self._threads, self._gives_way = threads, gives_way
         self._pool = ThreadPoolExecutor(threads, "crew") if threads > 1 else None
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Return the results of `work` on each of `items`, in order; raises the exception of the first that failed."""
         if self._pool is None:
-            return list(map(work, items))
+            return [self._done(work(item)) for item in items]
         given = list(items)
         waiting, results, failed = iter(range(len(given))), dict[int, Result](), dict[int, BaseException]()
 
         def share() -> None:  # a thread takes one item after the other: a future for each costs more than short work
             while not failed and (number := next(waiting, None)) is not None:
                 try:
-                    results[number] = work(given[number])
+                    results[number] = self._done(work(given[number]))
                 except BaseException as error:
                     failed[number] = error
 
@@ -62,6 +63,11 @@ class Crew:
         if failed:
             raise failed[min(failed)]
         return [results[number] for number in range(len(given))]
+
+    def _done(self, result: Result) -> Result:
+        if self._gives_way and hasattr(os, "sched_yield"):
+            os.sched_yield()
+        return result
 
 
 class WorkQueue:

@@ -77,7 +77,7 @@ class WorkerExecutor:
             follows=downlink.version_momentum != 0.0 or settings.stateless,
             last=settings.stateless,
         )
-        self._crew = Crew(torch.get_num_threads())
+        self._crew = Crew(torch.get_num_threads(), gives_way=True)
         last = compression.create(uplink.last) if uplink.last else None
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:

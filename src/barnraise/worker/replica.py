@@ -47,7 +47,7 @@ class Replica:
         self.steps = self._forgotten = 0  # steps of this worker, and those before the movement
         self._spare: Tensor | None = None
         self.codec, self._follows, self._last = codec, follows, last
-        self._crew = Crew(torch.get_num_threads())
+        self._crew = Crew(torch.get_num_threads(), gives_way=True)
         self._leaves = Leaves(self._crew)
 
     def update(self, news: News, fetched: Fetched) -> int:

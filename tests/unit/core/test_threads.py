@@ -10,15 +10,18 @@ import pytest
 from barnraise.core.threads import Crew
 
 
+@pytest.mark.parametrize("gives_way", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_a_crew_returns_results_in_order_and_takes_each_item_once(threads: int) -> None:
+def test_a_crew_returns_results_in_order_and_takes_each_item_once(threads: int, *, gives_way: bool) -> None:
     taken: list[int] = []
 
     def work(number: int) -> int:
         taken.append(number)
         return number * number
 
-    assert Crew(threads).each(work, iter(range(1000))) == [number * number for number in range(1000)]
+    assert Crew(threads, gives_way=gives_way).each(work, iter(range(1000))) == [
+        number * number for number in range(1000)
+    ]
     assert sorted(taken) == list(range(1000))
 
 
