@@ -24,6 +24,7 @@ from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted
 from barnraise.plan import Purpose, resolve
 from barnraise.training.local import LocalTrainer
+from barnraise.worker.device_session import DeviceSession
 from barnraise.worker.executor import WorkerExecutor
 
 from ..campaigns import some
@@ -142,6 +143,29 @@ def test_audits_of_offloaded_optimizers_are_as_those_of_others(
     assert told
     assert mixed.ledger_hash == plain.ledger_hash
     assert convicted == []
+
+
+@pytest.mark.campaign
+def test_a_run_whose_exchanges_are_on_a_device_has_the_same_losses(tmp_path: Path) -> None:
+    """Versions move its workers in the midst of tasks, with residual and the fleet's momentum."""
+
+    def there(trainer: LocalTrainer, *given: Any) -> WorkerExecutor:
+        trainer.exchanges_on_device = True  # on the CPU, by the operations of a device
+        executor = WorkerExecutor(trainer, *given)
+        assert isinstance(executor.course, DeviceSession)
+        return executor
+
+    options = {
+        "inner_optimizer": "adamw", "learning_rate": 0.01, "compression": "sparse_loco",
+        "compression_options": {"chunk": 64, "ratio": 0.125}, "error_feedback": True, "error_feedback_keep": 1.0,
+        "audits": 0.0, "version_momentum": 1.0, "overlap": True,
+    }  # fmt: skip
+    plain, other = (
+        play(tmp_path, executors, asynchronous=True, **options).losses
+        for executors in ({}, dict.fromkeys(("ann", "bob", "cat"), there))
+    )
+    assert other.final_loss == pytest.approx(plain.final_loss, rel=1e-2)
+    assert other.final_loss < 0.5 * other.curve[0].loss
 
 
 ROUTES = product(("none", "int4"), ("none", "int8"), (False, True))
