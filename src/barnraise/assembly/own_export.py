@@ -12,6 +12,7 @@ import torch
 from barnraise.core.errors import InputError, ProblemError, StorageError
 from barnraise.data.shards import Dataset
 from barnraise.ledger import RunDirectory, StoredCheckpoint
+from barnraise.models.chance import seeded
 from barnraise.models.exchange.catalog import MODEL
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.export import whole_model
@@ -69,8 +70,7 @@ def export_own(
 
     for step in (evaluate, lambda: problem.sample(module, folder), lambda: problem.export(module, folder)):
         try:
-            with careful(problem), torch.no_grad(), torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
+            with careful(problem), torch.no_grad(), seeded():
                 step()
         except ProblemError as error:
             warn(f"while the model was exported, {error}; its parameters are in {folder / WEIGHTS}")

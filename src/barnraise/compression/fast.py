@@ -1,7 +1,7 @@
 """Compiled loops for large vectors, on machines that have numba (the extra `fast`); numpy does the same elsewhere.
 
-Both give the same bytes. The first use of a loop on a machine compiles it, which takes seconds; later processes load it
-from numba's cache. A small vector never needs numba's import.
+Both give the same payloads. The first use on a machine compiles the loops, which takes seconds; later processes load
+them from numba's cache. A small vector never needs numba's import.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def loops(size: int) -> ModuleType | None:
 def _loaded() -> ModuleType | None:
     try:
         return importlib.import_module("barnraise.compression.loops")
-    except (ImportError, RuntimeError):  # numba is missing, does not fit numpy, or finds no folder for its cache
+    except Exception:  # numba is missing, does not fit numpy, or its cache is damaged or cannot be written
         return None

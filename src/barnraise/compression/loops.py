@@ -1,12 +1,14 @@
-"""Loops over vectors that numba compiles: each computes what its numpy form does, to the last bit.
+"""Loops over vectors that numba compiles: payloads and decoded vectors equal those of numpy to the last bit.
 
-They check no bounds: the caller passes arrays that fit. Threads run them side by side.
+An offset may differ from torch's by rounding. The loops check no bounds: the caller passes arrays that fit. Threads run
+them side by side. Their types are declared, so that the import compiles them or loads them from numba's cache: an error
+of the cache is one of the import.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from .base import Array
 
@@ -15,8 +17,16 @@ _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _NEAR = np.uint32(1 << 19)  # 3 to 6% of a magnitude: how far below a row's limit that of the next one is looked for
 _FURTHER = np.uint32(1 << 22)
 
+_FLOATS = types.Array(types.float32, 1, "C", readonly=True)
+_OUT = types.Array(types.float32, 1, "C")
+_WORDS = types.Array(types.uint32, 2, "C", readonly=True)
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_PAIRS = types.Array(types.uint64, 1, "C", readonly=True)
+_SCALES = types.Array(types.float32, 1, "C", readonly=True, aligned=False)
+_PLACES, _CHOSEN = types.Array(types.uint16, 2, "C"), types.Array(types.uint32, 2, "C")
 
-@njit(nogil=True, cache=True)
+
+@njit(types.boolean(_WORDS, _PLACES, _CHOSEN), nogil=True, cache=True)
 def choose(words: Array, places: Array, chosen: Array) -> bool:
     """Write the `places` (uint16) of the largest magnitudes of each row, ascending, and the `chosen` words there.
 
@@ -71,7 +81,7 @@ def choose(words: Array, places: Array, chosen: Array) -> bool:
     return True
 
 
-@njit(nogil=True, cache=True)
+@njit(types.void(_BYTES, _SCALES, _PAIRS, _OUT), nogil=True, cache=True)
 def from_nibbles(stored: Array, scales: Array, table: Array, out: Array) -> None:
     """Write the pair of each byte of `stored` as `table` has it, times its block's scale, into `out` (float32).
 
@@ -88,7 +98,7 @@ def from_nibbles(stored: Array, scales: Array, table: Array, out: Array) -> None
             block[place] *= scale
 
 
-@njit(nogil=True, cache=True)
+@njit(types.void(_FLOATS, _FLOATS, _OUT, _FLOATS, _FLOATS), nogil=True, cache=True)
 def offset(there: Array, start: Array, here: Array, residual: Array, factors: Array) -> None:
     """Overwrite `here` with (there + share * (here - start) - keep * residual - here) * rest; all are float32.
 

@@ -43,6 +43,8 @@ def right_of(label: Any, choices: ChoiceTexts) -> int | str:
     (1, 1, 1, 1)
     >>> right_of("2", ChoiceTexts(["red", "blue"], ["1", "2"]))
     1
+    >>> right_of("0", ChoiceTexts(["1", "0"], []))
+    "is the text 0: one choice's text, and another one's number; give a number"
     >>> right_of(2, found)
     "is 2, which names none of its 2 choices (numbers from 0, letters from A, or a choice's text)"
     """
@@ -53,7 +55,12 @@ def right_of(label: Any, choices: ChoiceTexts) -> int | str:
     places = [place for place, name in enumerate(choices.names) if name == text]
     if not places and not choices.names and not isinstance(label, bool):
         places = [place for place in range(count) if str(place) == text]
-    if not places and isinstance(label, str):
+    if isinstance(label, str) and not choices.names:
+        named = _named(text, choices.texts)
+        if places and named and places != named:
+            return f"is the text {printable(text, 40)}: one choice's text, and another one's number; give a number"
+        places = places or named
+    elif not places and isinstance(label, str):
         places = _named(text, choices.texts)
     if places:
         return places[0]

@@ -94,6 +94,8 @@ class FormReader:
             if fields.prompt is None and "prompt" not in names and "question" in names:
                 self.names["prompt"] = "question"
         given = set(fields.model_fields_set)
+        if self.names["choices"] not in names:
+            given.discard("label")  # it names no form by itself
         mapped = [form for form in KINDS[self.kind] if given & set(FORMS[form])]
         there = [form for form in KINDS[self.kind] if self._has(form, names)]
         if not mapped and not there:

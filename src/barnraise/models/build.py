@@ -6,7 +6,6 @@ unpickled.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import nn
 
 from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
+from barnraise.models.chance import ONE_AT_A_TIME
 from barnraise.models.config import check
 from barnraise.models.exchange.frozen_base import folder_of, quietly
 from barnraise.models.exchange.layout import Layout
@@ -25,9 +25,6 @@ from barnraise.models.exchange.record import Exchange
 from barnraise.models.instantiate import auto_class, first_line, hugging_face_config, instantiate, trainable
 from barnraise.models.problems import entry_of, is_own
 from barnraise.models.weights import require_safe
-
-_ONE_AT_A_TIME = threading.RLock()
-"""Held while a model is built: torch's generator, transformers' loading and hidden warnings are of the process."""
 
 
 def create(section: Mapping[str, Any], resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
@@ -43,7 +40,7 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
     is restored. Raises ModelError when the config cannot work.
     """
     check(resolved)
-    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = instantiate(resolved)
     if resolved["model_type"] not in ARCHITECTURES and not is_own(resolved):
@@ -64,7 +61,7 @@ def build_exchanged(resolved: Mapping[str, Any], exchange: Exchange, folder: Pat
 
 def prepared(module: nn.Module, exchange: Exchange) -> nn.Module:
     """Return `module` prepared for the exchange; ModelError unless it trains exactly the leaves of the layout."""
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         module = exchange.module_exchange().prepare(module, exchange.layout)
     found = Layout.of((name, tuple(parameter.shape)) for name, parameter in trained(module))
     if found != exchange.layout:
@@ -81,7 +78,7 @@ def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.f
     check(resolved)
     require_safe(folder)
     try:
-        with _ONE_AT_A_TIME, without_bars():
+        with ONE_AT_A_TIME, without_bars():
             module, report = auto_class(resolved).from_pretrained(
                 str(folder),
                 config=hugging_face_config(resolved),

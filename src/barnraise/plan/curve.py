@@ -19,6 +19,8 @@ from barnraise.plan.links import live_link
 from barnraise.plan.purpose import Purpose
 from barnraise.plan.speed import cpu_flops
 
+CPU = "cpu"
+
 ASSUMED_BYTES = 1.25e6
 """Bytes a second of a link that the run file does not describe: 10 Mbit/s."""
 
@@ -118,9 +120,10 @@ def link_ratio(
     workers: list[WorkerSection | None] = [*run_file.workers] or [None]
     tokens = step_tokens or run_file.training.step_rows * mean_row(run_file)
     part = exchanged * (1.0 if exchanged == 1.0 else 1.5)  # frozen: 4 operations, not 6
-    here, found = _here(run_file, purpose) or device_flops, list[LinkRatio]()
+    here, found = _here(run_file, purpose), list[LinkRatio]()
     for index, worker in enumerate(workers):
-        flops = (worker and worker.flops_per_second) or here
+        computes = here if worker is None or worker.device == CPU else device_flops
+        flops = (worker and worker.flops_per_second) or computes
         if flops is None:
             return None
         link = live_link(run_file, index, worker)
@@ -130,8 +133,8 @@ def link_ratio(
 
 
 def _here(run_file: RunFile, purpose: Purpose) -> float | None:
-    """Return the FLOP/s of a CPU worker on this machine; None for other devices and in simulations."""
-    workers = run_file.workers
-    if purpose is Purpose.SIMULATE or any(worker.device != "cpu" for worker in workers):
+    """Return the FLOP/s of each CPU worker on this machine; None in simulations."""
+    workers = [worker for worker in run_file.workers if worker.device == CPU]
+    if purpose is Purpose.SIMULATE:
         return None
     return cpu_flops(workers) / max(1, len(workers))

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from barnraise.core.errors import ProblemError
 from barnraise.data.batches import Batch, Rows
+from barnraise.models.chance import seeded
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
@@ -362,7 +363,7 @@ def row_losses(problem: Problem, module: nn.Module, batches: Iterable[Batch]) ->
     """Return the mean loss of each row of all batches, concatenated: float32 [rows]."""
     found = []
     for batch in batches:
-        with careful(problem), _same_chance():
+        with careful(problem), seeded():
             found.append(problem.row_losses(module, tensors(batch, CPU)))
     return torch.cat(found).numpy()
 
@@ -384,17 +385,9 @@ def held_out_losses(
     module.eval()
     try:
         for batch in batches:
-            with careful(problem), _same_chance():
+            with careful(problem), seeded():
                 total, weight = problem.loss(module, tensors(batch, torch.device(device)))
             count = int(weight)
             yield (float(total / weight) if count else 0.0), count
     finally:
         module.train(was_training)
-
-
-@contextmanager
-def _same_chance() -> Iterator[None]:
-    """Give a loss that draws random numbers the same ones each time: two versions are measured on the same."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield

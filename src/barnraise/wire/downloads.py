@@ -2,7 +2,7 @@
 
 Pure bookkeeping for both shells: no socket and no clock. Sizes are in bytes, times in seconds of any one clock. A blob
 is named by its SHA-256, which is computed as bytes arrive, and a snapshot by a tree hash (see `core.digests`), of which
-each leaf is checked once it has arrived. So no call takes long (0.1 to 0.7 ms a chunk).
+each leaf is checked once it has arrived. So no call takes long (0.1 to 0.7 ms a chunk; 10 ms for leaves that are held).
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from barnraise.wire.messages import CHUNK_BYTES, FRAME_LIMIT
 WINDOW = 16
 """Chunks that are requested at a time."""
 
+AT_ONCE = 8
+"""Held leaves that one call looks at, which takes a millisecond or two each."""
+
 PATIENCE = 10.0
 """Seconds without a chunk after which the missing ones are requested again."""
 
@@ -37,7 +40,7 @@ class WrongDigestError(WireError):
 class Chunks:
     """Bytes that arrive in chunks of `size`, at most `window` of which are requested at a time.
 
-    Memory is taken as they arrive, so an announced size costs none: at most a window's chunks more than have arrived.
+    Memory is taken up to the last byte that is here, so an announced size costs none.
     When nothing has arrived for `patience` seconds, or the connection was lost (`forget_requests`), the missing chunks
     are requested again.
     """
@@ -110,8 +113,8 @@ class Chunks:
 
     def store(self, offset: int, data: memoryview) -> None:
         """Store the bytes of a chunk that came for the first time."""
-        if (lacking := offset - len(self.payload)) > 0:
-            self.payload += bytes(lacking)
+        while (lacking := offset - len(self.payload)) > 0:
+            self.payload += bytes(min(lacking, LEAF_BYTES))
         self.payload[offset : offset + len(data)] = data
 
     def fill(self, offset: int, data: memoryview) -> None:
@@ -217,8 +220,9 @@ class SnapshotDownload:
     The digests of its leaves come first: they are stored behind its bytes, and its own digest is computed from them.
     Then each leaf is checked as soon as it has arrived, and requested again alone if it is wrong. `chunk` divides a
     leaf. `only` are the numbers of the leaves to fetch (see `models.vectors.leaves_of` for those of a range of the
-    parameters); None: all of them. Leaves that are `held` with the same digest are not fetched: that takes 1 ms each.
-    Offsets in requests and chunks are always those of the whole snapshot.
+    parameters); None: all of them. Leaves that are `held` with the same digest are not fetched: before any other is
+    requested, calls of `requests` take some of them each, and may complete the download. Offsets in requests and chunks
+    are always those of the whole snapshot.
     """
 
     def __init__(
@@ -247,6 +251,7 @@ class SnapshotDownload:
         self._leaves = Chunks(DIGEST_BYTES * count, chunk, window, patience)
         self._chunks = Chunks(num_bytes, chunk, window, patience)
         self._listed = False  # whether the digests of the leaves have arrived and are right
+        self._places = iter(range(0 if held is None else len(self._numbers)))  # whose held leaves were not looked at
         if not blob.num_bytes:
             self._check_list()
 
@@ -267,12 +272,14 @@ class SnapshotDownload:
         """Return the (offset, number of bytes) pairs to request now."""
         if not self._listed:
             return [(self.blob.num_bytes + offset, size) for offset, size in self._leaves.requests(now)]
+        if self._held is not None and not self._reuse(self._held):
+            return []
         asks = [(*divmod(offset, LEAF_BYTES), size) for offset, size in self._chunks.requests(now)]
         return [(self._numbers[place] * LEAF_BYTES + rest, size) for place, rest, size in asks]
 
     def deadline(self) -> float | None:
         """Return when to call `requests` again if nothing arrives; None when nothing is awaited."""
-        return self._current.deadline()
+        return 0.0 if self._listed and self._held is not None else self._current.deadline()
 
     def forget_requests(self) -> None:
         """Treat all open requests as lost, so that they are repeated."""
@@ -302,23 +309,25 @@ class SnapshotDownload:
             self._leaves.drop(range(len(self._leaves.arrived)))
             raise WrongDigestError(digest, self.blob.digest)
         self._listed = True
-        self._reuse()
 
-    def _reuse(self) -> None:
-        """Take the leaves that are held with the right digests."""
-        held, self._held = self._held, None
-        if held is None:
-            return
-        known, promised = held.leaves, bytes(self._leaves.payload)
-        for place, leaf in enumerate(self._numbers):
+    def _reuse(self, held: HeldLeaves) -> bool:
+        """Take a few of the leaves that are held with the right digests, and return whether all were looked at."""
+        known, promised, looked_at = held.leaves, self._leaves.payload, 0
+        while looked_at < AT_ONCE:
+            if (place := next(self._places, None)) is None:
+                self._held = None
+                return True
+            leaf = self._numbers[place]
             span = slice(leaf * DIGEST_BYTES, (leaf + 1) * DIGEST_BYTES)
             if known[span] != promised[span]:
                 continue
+            looked_at += 1
             content = memoryview(bytes(held.leaf(leaf)))
             size = min(LEAF_BYTES, self._chunks.num_bytes - place * LEAF_BYTES)
             if len(content) == size and hashlib.sha256(content).digest() == promised[span]:
                 self._chunks.fill(place * LEAF_BYTES, content)
                 self.reused += size
+        return False
 
     def _check_leaf(self, place: int) -> None:
         """Check the leaf at `place` of those wanted, once all of its chunks have arrived."""

@@ -45,6 +45,7 @@ class Fetcher:
         self._wrong: dict[str, Counter[int]] = {}  # times that the bytes of a blob, or a leaf, had a wrong digest
         self._failures: Counter[str] = Counter()  # times that it did not come, these included
         self._rests: dict[str, float] = {}  # until when
+        self._found: list[tuple[str, int]] = []  # snapshots that leaves of the replica completed
 
     def start(self, blob: Blob, snapshot: bool = False) -> bool:
         """Begin to fetch `blob`, a `snapshot` or any other; True when it is available already."""
@@ -92,16 +93,26 @@ class Fetcher:
         other blobs.
         """
         asks, file = list[Fetch](), False
-        for digest, download in self._downloads.items():
+        for digest, download in [*self._downloads.items()]:
             if now < self._rests.get(digest, now) or (file and digest in self.files):
                 continue
             file = file or digest in self.files
             asks += [Fetch(digest, offset, size) for offset, size in download.requests(now)]
+            if isinstance(download, SnapshotDownload) and download.complete and self._complete(digest):
+                self._found.append((digest, _crossed(download)))
         return [ask for ask in asks if self.mirrors is None or not self.mirrors.takes(ask)]
+
+    def completed(self) -> list[tuple[str, int]]:
+        """Return the blobs that `requests` has completed: their digests, and the bytes that crossed the link."""
+        found, self._found = self._found, []
+        return found
 
     def deadline(self) -> float:
         """Return when to call `requests` again if nothing arrives."""
-        due = (d.deadline() or self._rests.get(digest, math.inf) for digest, d in self._downloads.items())
+        due = (
+            self._rests.get(digest, math.inf) if (at := download.deadline()) is None else at
+            for digest, download in self._downloads.items()
+        )
         return min(due, default=math.inf)
 
     def chunk(self, message: Chunk, data: Buffer, now: float) -> int:
@@ -123,7 +134,7 @@ class Fetcher:
             return 0
         except WireError:
             return 0
-        return max(1, download.blob.num_bytes - download.reused) if complete else 0
+        return _crossed(download) if complete else 0
 
     def gone(self, message: Gone, now: float) -> bool:
         """Record that the controller does not keep the blob, or cannot read it: True when it was awaited.
@@ -187,3 +198,8 @@ class Fetcher:
         else:
             self._held[digest] = download.payload
         return True
+
+
+def _crossed(download: Download | SnapshotDownload | FileDownload) -> int:
+    """Return how many bytes of a complete download crossed the link; 1 for none, which stands for its digests."""
+    return max(1, download.blob.num_bytes - download.reused)

@@ -36,4 +36,4 @@ class Kept:
     def last_replica(self) -> None:
         """Write the replica of a worker that leaves; on the thread that updates it."""
         if self._replica is not None:
-            self._replica.keep(self._executor.published)
+            self._replica.keep_last(self._executor.published)

@@ -7,6 +7,7 @@ training thread.
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def memory_net(means: Means) -> AbstractContextManager[None]:
 class Shell:
     """The runtime's functions for preparation.
 
-    `get` fetches a blob that no task names, `in_training` calls a function on the training thread.
+    `get` fetches a blob that no task names. `in_training` calls a function on the training thread, `in_updating` on the
+    one that takes versions in.
     """
 
     options: WorkerOptions
@@ -72,6 +74,7 @@ class Shell:
     fetcher: Fetcher
     get: Callable[[Blob], Awaitable[None]]
     in_training: Callable[[Callable[[], Any]], Awaitable[Any]]
+    in_updating: Callable[[Callable[[], Any]], Awaitable[Any]]
     say: Callable[[str], None]
 
 
@@ -174,9 +177,10 @@ async def _restore(
     if options.replica is not None:
         if size <= disk / 2:
             disk -= size
-            replica, held = await shell.in_training(
+            replica, held = await shell.in_updating(
                 partial(restore_replica, executor, options.replica, welcome, shell.say)
             )
         else:
+            shutil.rmtree(options.replica, ignore_errors=True)  # it may be there from when more was lent
             shell.say(f"the replica is not kept on disk: it needs {bytes_text(size)} of --max-disk")
     return Kept(executor, moments, replica), held, disk

@@ -24,6 +24,7 @@ from barnraise.core.decoding import MALFORMED
 from barnraise.core.text import printable
 from barnraise.core.types import News
 from barnraise.models.vectors import raw
+from barnraise.worker.leaving import GRACE, LEAVES_WITHIN
 from barnraise.worker.replica import Replica
 
 SUFFIX, UNFINISHED = ".replica", ".unfinished"
@@ -37,6 +38,9 @@ COST = 0.01
 BEHIND = 0.25
 """Bytes of updates after which the file is written again, in models: so the disk takes at most four times as many bytes
 as the link, and a worker that comes back fetches a quarter of the model, or a little more."""
+
+LAST_WRITE = 0.8 * (LEAVES_WITHIN - GRACE)
+"""Seconds that the write before may have taken for a last one to fit."""
 
 MOST_HEADER = 4096
 """Largest first line of a file in bytes."""
@@ -66,7 +70,7 @@ class ReplicaFile:
 
     def __init__(self, folder: Path, run: str, manifest: str, say: Callable[[str], None]) -> None:
         self.folder, self.run, self.manifest, self.say = folder, run, manifest, say
-        self._due = -math.inf
+        self._due, self._took = -math.inf, 0.0  # when the next write is due, and the seconds that the last one took
         self._behind = 0  # bytes of updates since the last write
         self._unproven: Path | None = None  # the file that was restored, until the controller has named its digest
 
@@ -97,6 +101,11 @@ class ReplicaFile:
         if self._behind >= BEHIND * raw(replica.parameters).nbytes and time.monotonic() >= self._due:
             self.keep(replica)
 
+    def keep_last(self, replica: Replica) -> None:
+        """Write the replica of a worker that leaves, if that takes no longer than the process lives."""
+        if self._took <= LAST_WRITE:
+            self.keep(replica)
+
     def keep(self, replica: Replica) -> None:
         """Write the replica to its file, atomically, unless it is there; the file of an older version is deleted."""
         if replica.version < 0 or not self._behind:
@@ -113,8 +122,8 @@ class ReplicaFile:
             for other in self.folder.glob(f"*{SUFFIX}"):
                 if other != path:
                     other.unlink()
-            self._behind, took = 0, time.monotonic() - began
-            self._due = time.monotonic() + max(INTERVAL, took / COST)
+            self._behind, self._took = 0, time.monotonic() - began
+            self._due = time.monotonic() + max(INTERVAL, self._took / COST)
         except OSError as error:
             with contextlib.suppress(OSError):
                 unfinished.unlink()

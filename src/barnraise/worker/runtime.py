@@ -272,6 +272,8 @@ class WorkerRuntime:
     def _request_chunks(self) -> None:
         for request in self.fetcher.requests(time.monotonic()):
             self.outbox.put_nowait(request)
+        for found in self.fetcher.completed():
+            self.inbox.put_nowait(ev.Fetched(*found))
 
     # Actions, one method each
 
@@ -298,14 +300,12 @@ class WorkerRuntime:
         if self.fetcher.start(action.blob, action.snapshot):
             self.inbox.put_nowait(ev.Fetched(action.blob.digest, 0))
 
-    def _prepare(self, action: act.Prepare) -> None:
-        self._spawn(self._set_up(action))
-
     async def _set_up(self, action: act.Prepare) -> None:
         self._limited.enter_context(memory_net(self.options.means))
         welcome = self.machine.contact.welcome
         assert welcome is not None
-        shell = Shell(self.options, self.build, self.fetcher, self._get, self._wait_for_training, self.say)
+        threads = self._wait_for_training, partial(self._loop.run_in_executor, self.pools.updating)
+        shell = Shell(self.options, self.build, self.fetcher, self._get, *threads, self.say)
         content = bytes(self.fetcher.take(action.manifest))
         ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
         self._built, self.kept = ready.executor, ready.kept
@@ -382,11 +382,11 @@ class WorkerRuntime:
         await asyncio.wrap_future(await self._wait_for_training(settle))
 
 
-_ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], None]] = {
+_ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], object]] = {
     act.Send: lambda shell, action: shell.outbox.put_nowait(action.message),
     act.Fetch: WorkerRuntime._fetch,
     act.Forget: lambda shell, action: shell.fetcher.forget(action.digests),
-    act.Prepare: WorkerRuntime._prepare,
+    act.Prepare: lambda shell, action: shell._spawn(shell._set_up(action)),
     act.ApplyUpdates: WorkerRuntime._apply_updates,
     act.StartTask: WorkerRuntime._start_task,
     act.CutShort: lambda shell, action: shell.executor.cut.set(),

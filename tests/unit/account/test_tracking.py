@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -85,6 +86,22 @@ class Hanging(Listed):
         super().log(point)
 
 
+class Slow(Listed):
+    """A tracker that takes a point each time that `released` is set."""
+
+    released = threading.Event()
+
+    def log(self, point: VersionFigures) -> None:
+        self.released.wait()
+        self.released.clear()
+        super().log(point)
+
+
+class Quitting(Listed):
+    def log(self, point: VersionFigures) -> None:
+        raise SystemExit("no")
+
+
 class Failing(Listed):
     worst = 2
 
@@ -98,6 +115,7 @@ class Unclosed(Listed):
 def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, type[Tracker]]:
     """More trackers: one that raises at version 2, one that raises at its end, one that works, one that hangs."""
     more = {"failing": Failing, "unclosed": Unclosed, "listed": Listed, "hanging": Hanging}
+    more |= {"slow": Slow, "quitting": Quitting}
     for name, tracker in more.items():
         monkeypatch.setitem(CLASSES, name, tracker)
         monkeypatch.setitem(TRACKERS, name, "json")
@@ -320,6 +338,41 @@ def test_a_tracker_that_leaves_too_many_figures_waiting_gets_no_more(
     tracking.close()
     assert taken(run, "listed") == "1 2 3 4 "
     assert taken(run, "hanging") == "1 "
+
+
+@pytest.mark.usefixtures("classes")
+def test_a_slow_tracker_that_works_through_old_figures_does_not_hang(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing, "MOST_WAITING", 2)
+    Slow.released.clear()
+    with Ledger(run.ledger, run.segments) as ledger:
+        for version in range(1, 9):
+            write(ledger, version, None)
+    tracking = Tracking(run, ["slow"])
+    for done in range(1, 5):
+        tracking.advance(0.1)
+        assert tracking.failures == {}
+        Slow.released.set()
+        for _ in range(500):
+            if (run.path / "tracking/slow/versions").exists() and taken(run, "slow").count(" ") >= done:
+                break
+            time.sleep(0.01)
+    tracking.advance(0.1)
+    tracking.advance(0.1)
+    assert tracking.failures == {"slow": "it hangs, and 3 figures wait for it"}
+    Slow.released.set()
+
+
+@pytest.mark.usefixtures("classes")
+def test_a_tracker_that_wants_to_end_the_process_fails_alone(run: RunDirectory) -> None:
+    tracking = Tracking(run, ["quitting", "listed"])
+    with Ledger(run.ledger, run.segments) as ledger:
+        write(ledger, 1, None)
+        tracking.advance()
+    tracking.close()
+    assert tracking.failures == {"quitting": "no"}
+    assert taken(run, "listed") == "1 "
 
 
 def test_a_package_is_kept_from_printing_and_the_host_is_not(

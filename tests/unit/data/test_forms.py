@@ -109,6 +109,11 @@ def test_messages_come_before_other_forms_and_mapped_fields_before_all() -> None
     assert example(record, kind="text", fields={"text": "answer"}).text == "a"
 
 
+def test_a_mapped_label_changes_no_form_without_choices() -> None:
+    record = {"prompt": "p", "completion": "c", "y": "A"}
+    assert example(record, fields={"label": "y"}).completion == [{"role": "assistant", "content": "c"}]
+
+
 def test_further_keys_of_messages_and_tools_are_kept_without_nulls() -> None:
     call = {
         "role": "assistant",

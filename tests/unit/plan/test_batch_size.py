@@ -60,6 +60,12 @@ def test_an_accelerator_of_unknown_speed_counts_as_a_laptop_one() -> None:
     assert rows(planned({"name": "card", "device": "cuda", "link": "10mbit/50ms"})) == 32
 
 
+def test_a_cpu_beside_an_accelerator_counts_by_its_own_speed() -> None:
+    far = {"bandwidth_bytes_per_second": 1e12}
+    mixed = planned({"name": "cpu"}, {"name": "card", "device": "cuda", **far})
+    assert rows(mixed) == rows(planned({"name": "cpu"})) == USUAL_BATCH
+
+
 def test_adapters_and_unknown_machines_have_the_usual_rows() -> None:
     assert rows(planned({**LAPTOP, "link": "1mbit/50ms"}, train={"layers": [0]})) == USUAL_BATCH
     plan = planned({"name": "some"}, purpose=Purpose.SIMULATE)

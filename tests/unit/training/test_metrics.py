@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from barnraise.data.questions import QUESTIONS, Question, Questions, encoded, qu
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.training.causal_lm import CausalLM
+from barnraise.training.metrics import measures
 from barnraise.training.metrics.generation import Stopped, greedy
 from barnraise.training.metrics.measures import HeldOutData, choice_accuracy, exact_match
 
@@ -143,6 +145,23 @@ def test_generation_ends_when_it_is_stopped(taught: tuple[Any, Dataset, list[Sum
         exact_match(model, replace(held_of(dataset), stopped=lambda: True))
     with pytest.raises(Stopped):
         choice_accuracy(model, replace(held_of(dataset), stopped=lambda: True))
+
+
+class Drawn(CausalLM):
+    """A problem whose own figure draws random numbers."""
+
+    def evaluate(self, module: torch.nn.Module, batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, float]:
+        return {"drawn": sum(float(torch.rand(())) for _ in batches)}
+
+
+def test_a_problem_draws_the_same_numbers_at_each_measurement(taught: tuple[Any, Dataset, list[Sum]]) -> None:
+    module, dataset, _ = taught
+    state = torch.get_rng_state()
+    first, again = (measures.problem(module, HeldOutData(dataset, Drawn(), 20)) for _ in range(2))
+    assert first == again
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(Stopped):
+        measures.problem(module, HeldOutData(dataset, Drawn(), 20, stopped=lambda: True))
 
 
 def test_metrics_without_what_they_need_name_it(taught: tuple[Any, Dataset, list[Sum]]) -> None:

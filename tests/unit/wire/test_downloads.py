@@ -18,7 +18,7 @@ from barnraise.core.digests import DIGEST_BYTES, TreeHash
 from barnraise.core.errors import WireError
 from barnraise.core.types import Blob
 from barnraise.wire import Download, SnapshotDownload, downloads
-from barnraise.wire.downloads import WrongDigestError
+from barnraise.wire.downloads import AT_ONCE, WrongDigestError
 
 from .test_blobs import blob_of
 
@@ -239,6 +239,23 @@ class TestSnapshotDownload:
         assert asked == differ
         assert download.reused == sum(len(data[at : at + LEAF]) for at in starts if at // LEAF not in differ)
         assert download.requests(0.0) == []
+
+    def test_takes_a_few_held_leaves_a_call_and_asks_for_none_meanwhile(self) -> None:
+        data = random.Random(1).randbytes(2 * AT_ONCE * LEAF + 5)
+        blob = Blob(TreeHash(data).hexdigest(), len(data))
+        held = Held(listed(data), data)
+        download = SnapshotDownload(blob, limit=10_000, held=held, chunk=CHUNK, window=100, patience=1.0)
+        for offset, size in download.requests(0.0):
+            assert offset >= len(data)
+            assert not download.add(offset, listed(data)[offset - len(data) : offset - len(data) + size], 0.0)
+        for taken in (1, 2):
+            assert (download.deadline(), download.complete) == (0.0, False)
+            assert download.requests(0.0) == []
+            assert download.reused == taken * AT_ONCE * LEAF
+        assert download.requests(0.0) == []
+        assert download.complete
+        assert download.deadline() is None
+        assert (download.payload, download.reused) == (data, len(data))
 
     def test_holding_another_size_helps_nothing(self) -> None:
         data = random.Random(1).randbytes(3 * LEAF + 5)

@@ -10,7 +10,7 @@ from barnraise.account.tracking.base import Tracker, VersionFigures
 from barnraise.core.text import printable
 
 MOST_WAITING = 1000
-"""Points that a tracker may have left from earlier calls when it gets more; with as many left it counts as hanging."""
+"""Points that a tracker may have left from earlier calls; with as many left, and none taken meanwhile, it hangs."""
 
 
 class TrackerThread:
@@ -25,6 +25,7 @@ class TrackerThread:
         self._waiting = deque[VersionFigures]()
         self._changed = threading.Condition()
         self._busy, self._closing = False, False
+        self._taken_before = -1  # at the last call of `give`
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def give(self, points: Iterable[VersionFigures]) -> None:
@@ -32,7 +33,8 @@ class TrackerThread:
         with self._changed:
             if self.failure:
                 return
-            if len(self._waiting) >= MOST_WAITING:
+            before, self._taken_before = self._taken_before, self.taken
+            if len(self._waiting) >= MOST_WAITING and self.taken == before:
                 self.failure = f"it hangs, and {len(self._waiting)} figures wait for it"
                 return
             if self._thread.ident is None:
@@ -66,12 +68,12 @@ class TrackerThread:
             while (point := self._next()) is not None:
                 tracker.log(point)
                 self.taken = point.row_id
-        except Exception as error:  # trackers raise exceptions of any type
+        except BaseException as error:  # trackers raise exceptions of any type
             self._fail(error)
         try:
             if tracker is not None:
                 tracker.close()
-        except Exception as error:
+        except BaseException as error:
             self._fail(error)
 
     def _next(self) -> VersionFigures | None:
@@ -85,12 +87,12 @@ class TrackerThread:
             self._busy = True
             return self._waiting.popleft()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         with self._changed:
             self.failure = self.failure or text_of(error)
             self._changed.notify_all()
 
 
-def text_of(error: Exception) -> str:
+def text_of(error: BaseException) -> str:
     """Return the message of an exception, or its type where it has none."""
     return printable(str(error) or type(error).__name__)

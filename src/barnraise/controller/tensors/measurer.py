@@ -18,10 +18,13 @@ from barnraise.core.text import printable
 from barnraise.data.questions import Questions, questions_in
 from barnraise.ledger.measured import TextSample
 from barnraise.training.metrics import callables
-from barnraise.training.metrics.catalog import CATALOG, Wanted, is_callable
+from barnraise.training.metrics.catalog import CATALOG, PERPLEXITY, Wanted, is_callable
 from barnraise.training.metrics.generation import Stopped, greedy
 from barnraise.training.metrics.measures import HeldOutData, Metric
 from barnraise.training.metrics.texts import coder_of, openings
+
+RESERVED = ("loss", PERPLEXITY)
+"""Figures of every version, whose names a function's figures may not have."""
 
 MOST_FIGURES = 64
 LONGEST_FIGURE = 64
@@ -143,7 +146,7 @@ def _take(found: Findings, name: str, figures: float | Mapping[str, float]) -> N
         number = float(value)
         if not math.isfinite(number):
             bad.append(f"{key} is {number}")
-        elif key in found.values:
+        elif key in found.values or (is_callable(name) and key in RESERVED):
             bad.append(f"{key} is also a figure of another metric")
         else:
             found.values[key] = number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from barnraise.core.errors import DataError
 from barnraise.data import tokenizers
 from barnraise.data.questions import CodedChoice, Question, Questions
 from barnraise.data.shards import Dataset
+from barnraise.models.chance import seeded
 from barnraise.training.local import CPU, tensors
 from barnraise.training.metrics.generation import BATCH_ROWS, Stopped, batches_of, greedy
 from barnraise.training.problem import Problem
@@ -133,11 +134,15 @@ def formulas(module: nn.Module, held: HeldOutData) -> Figures:
 def problem(module: nn.Module, held: HeldOutData) -> Figures:
     """Return the figures that the problem's own method `evaluate` finds on held-out rows."""
     rows, meta = held.dataset.held_out(held.rows), held.dataset.meta
-    batches = (
-        tensors(held.problem.batch(rows[start : start + BATCH_ROWS], meta, np.random.default_rng(start)), CPU)
-        for start in range(0, len(rows), BATCH_ROWS)
-    )
-    return held.problem.evaluate(module, batches)
+
+    def batches() -> Iterator[dict[str, Tensor]]:
+        for start in range(0, len(rows), BATCH_ROWS):
+            if held.stopped():
+                raise Stopped
+            yield tensors(held.problem.batch(rows[start : start + BATCH_ROWS], meta, np.random.default_rng(start)), CPU)
+
+    with seeded():
+        return held.problem.evaluate(module, batches())
 
 
 Metric = Callable[[Any, HeldOutData], Figures]

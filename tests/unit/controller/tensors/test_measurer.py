@@ -37,6 +37,8 @@ def raises(module, rows, tokenizer):
     raise KeyError("x" * 1000 + "\\x1b")
 def leaves(module, rows, tokenizer):
     sys.exit(3)
+def loss(module, rows, tokenizer):
+    return 99.0
 def nan(module, rows, tokenizer):
     return {"good": 1.0, "bad": float("nan"), "worse": float("inf")}
 def many(module, rows, tokenizer):
@@ -112,6 +114,13 @@ def test_two_metrics_of_one_name_are_told_apart(functions: str, tmp_path: Path) 
     findings = found.measure(module)
     assert findings.values == {"one": 2.5}
     assert "one is also a figure of another metric" in findings.failures[f"{other}:one"]
+
+
+def test_a_function_has_no_figure_of_every_version(functions: str, tmp_path: Path) -> None:
+    found, module = measurer(tmp_path, f"{functions}:loss")
+    findings = found.measure(module)
+    assert findings.values == {}
+    assert "loss is also a figure of another metric" in findings.failures[f"{functions}:loss"]
 
 
 def test_samples_begin_with_held_out_text_or_the_prompts_given(tmp_path: Path) -> None:
