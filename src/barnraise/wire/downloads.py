@@ -251,7 +251,7 @@ class SnapshotDownload:
         self._leaves = Chunks(DIGEST_BYTES * count, chunk, window, patience)
         self._chunks = Chunks(num_bytes, chunk, window, patience)
         self._listed = False  # whether the digests of the leaves have arrived and are right
-        self._places = iter(range(0 if held is None else len(self._numbers)))  # whose held leaves were not looked at
+        self._places = iter(range(0 if held is None else len(self._numbers)))  # held, and not looked at
         if not blob.num_bytes:
             self._check_list()
 
