@@ -73,16 +73,18 @@ RIVALS: dict[str, list[Recipe]] = {
     "DiLoCo float32": [Recipe("diloco", PEAK, h, 2.0) for h in (30, 10)],
     "a lone worker with Muon": [Recipe("lone", 0.003, workers=1, average=0.1, inner="muon")],
 }
-AUTO, HAND, HOSTED = "ours, auto", "ours, by hand", "ours, auto, controller behind such a link"
+AUTO, MUON, HAND = "ours, auto", "ours, auto, Muon", "ours, by hand"
+HOSTED = "ours, auto, controller behind such a link"
 TUNED = "loco64-loco16_overlap_h3_tuned"
 OURS: dict[str, dict[float, list[str]]] = {
     AUTO: {ratio: [TUNED] for ratio in RATIOS},
+    MUON: {ratio: [TUNED + "_muon_batch1"] for ratio in RATIOS},
     HAND: {
         1.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
         3.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
         10.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h2_batch1"],
         30.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h3_batch2"],
-        100.0: ["loco32-loco16_overlap_h3_batch1", "loco32-loco16_overlap_h3_batch4"],
+        100.0: [TUNED + "_batch1", "loco64-loco16_overlap_h5_batch1"],
         300.0: ["loco64-loco32_overlap_h4_batch1", "loco32-loco16_overlap_h3_batch8"],
         1000.0: ["loco64-loco32_overlap_h10_batch1", "loco64-loco32_overlap_h3_batch8"],
     },
@@ -93,7 +95,7 @@ USUAL = f"_momentum100_e{EXCESS:g}@{PEAK:g}"
 """Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
 
 SIDES = [
-    AUTO, "SparseLoCo", "DiLoCo int4", "MuLoCo int4", "Streaming DiLoCo int4", HAND, "a lone worker with Muon",
+    AUTO, MUON, "SparseLoCo", "DiLoCo int4", "MuLoCo int4", "Streaming DiLoCo int4", HAND, "a lone worker with Muon",
     "HeLoCo int4", "DiLoCo float32", HOSTED,
 ]  # fmt: skip
 """Sides in the order in which they are trained."""
