@@ -103,6 +103,16 @@ class Difference(WorkerStage):
         self._crew.each(subtract, spans(begin.size))
 
 
+class Addition(WorkerStage):
+    """Adds what error feedback kept, where another stage comes between it and the difference."""
+
+    def __init__(self, feedback: ErrorFeedback) -> None:
+        self.feedback = feedback
+
+    def forward(self, update: Draft) -> None:
+        self.feedback.add(update.vector)
+
+
 class Feedback(WorkerStage):
     """Keeps the parts that are left out, which `Difference` adds to the next update."""
 

@@ -17,7 +17,7 @@ from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core import ranges
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob, Ranges
-from barnraise.worker.stages import Clip, Difference, Draft, Encode, Feedback, WorkerStage
+from barnraise.worker.stages import Addition, Clip, Difference, Draft, Encode, Feedback, WorkerStage
 
 Opened: TypeAlias = tuple[Ranges, Reader]
 
@@ -75,12 +75,18 @@ class UpdatePath:
         crew = crew or Crew()
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
         self.feedback = self.feedback_kind(codec, decay, crew) if error_feedback and leaves_out else None
+        self._first = self.difference(crew, self.feedback)
         self.stages: list[WorkerStage] = [
-            self.difference(crew, self.feedback),
+            self._first,
             *([Feedback(self.feedback)] if self.feedback else []),
             Encode(),
             *([self.clip(update_clip, crew)] if update_clip is not None else []),
         ]
+
+    def insert(self, stage: WorkerStage) -> None:
+        """Insert a stage that sees the difference alone: what error feedback kept is added behind it."""
+        self._first.feedback = None
+        self.stages[1:1] = [stage, *([Addition(self.feedback)] if self.feedback else [])]
 
     @property
     def kept(self) -> tuple[Tensor | None, float]:

@@ -248,6 +248,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
         device=torch.device("cpu"),
         rows_at_once=lambda length: None,
         tokens_at_once=None,
+        exchanges_on_device=False,
         problem=CausalLM(),
         step=lambda batch, rate: shapes.append(batch["input_ids"].shape),
         forget=lambda: None,

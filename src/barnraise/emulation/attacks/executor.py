@@ -54,7 +54,7 @@ class Attacker(WorkerExecutor):
         self._spared = 0  # claimed steps of the task that are not taken
         self._sound: dict[int, SentUpdate] = {}  # honest update behind each sent one
         attack.meet(dataset)
-        self.path.stages.insert(1, _Turn(self))  # behind the difference
+        self.path.insert(_Turn(self))
 
     def encode_on(self, pool: Executor) -> None:
         """Encode no update beside the next task: an attack acts in one task at a time."""
@@ -170,7 +170,7 @@ def watched(node: str, board: Board) -> MakeExecutor:
     def make(trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float, /) -> TaskExecutor:
         trainer.exchanges_on_device = False  # attackers see vectors in main memory
         executor = WorkerExecutor(trainer, dataset, settings, slowdown)
-        executor.path.stages.insert(1, _Shown(node, board))
+        executor.path.insert(_Shown(node, board))
         return executor
 
     return make
