@@ -78,7 +78,7 @@ HOSTED = "ours, auto, controller behind such a link"
 TUNED = "loco64-loco16_overlap_h3_tuned"
 OURS: dict[str, dict[float, list[str]]] = {
     AUTO: {ratio: [TUNED] for ratio in RATIOS},
-    MUON: {ratio: [TUNED + "_muon_batch1"] for ratio in RATIOS},
+    MUON: {ratio: [TUNED + "_muon_batch1"] for ratio in RATIOS},  # without the momentum of the fleet
     HAND: {
         1.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
         3.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
@@ -91,8 +91,8 @@ OURS: dict[str, dict[float, list[str]]] = {
     HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
 EXCESS = 2.0
-USUAL = f"_momentum100_e{EXCESS:g}@{PEAK:g}"
-"""Settings of all our sides: momentum of the fleet, twice the lone worker's tokens over all, the rate."""
+USUAL = f"_e{EXCESS:g}@{PEAK:g}"
+"""Settings of all our sides: twice the lone worker's tokens over all, and the rate."""
 
 SIDES = [
     AUTO, MUON, "SparseLoCo", "DiLoCo int4", "MuLoCo int4", "Streaming DiLoCo int4", HAND, "a lone worker with Muon",
@@ -212,7 +212,8 @@ def choices(side: str, ratio: float, tokens: float) -> list[Choice]:
         return [Choice(side, ratio, recipe) for recipe in RIVALS[side]]
     rows, _ = fewest_rows(ratio, STEP_TOKENS, round(1e6 * tokens * EXCESS), least=1)
     names = [name if "_batch" in name else f"{name}_batch{rows}" for name in OURS[side].get(ratio, [])]
-    return [Choice(side, ratio, name + USUAL) for name in names]
+    momentum = "" if side == MUON else "_momentum100"  # of the fleet, which Muon does not bear
+    return [Choice(side, ratio, name + momentum + USUAL) for name in names]
 
 
 def best(campaign: Campaign, side: str, ratio: float) -> Choice | None:
@@ -258,7 +259,7 @@ def rows(campaign: Campaign, options: Namespace) -> Iterator[Row]:
 def told(way: Recipe | str) -> str:
     """Describe a trial in a few words."""
     if isinstance(way, str):
-        name, _, _ = way.partition("_momentum100")
+        name = way.partition("_momentum100")[0].removesuffix(USUAL)
         return f"tuned, {name.rpartition('_')[2]}" if "tuned" in name else name
     return f"H {way.steps}" + (f", {way.wait} late" if way.wait else "")
 

@@ -1,7 +1,7 @@
 """The automatic choice of `training.batch_size`: enough tokens a step for the slowest link.
 
 R = FLOP/s / (bandwidth in bytes/s * tokens a step) falls with the tokens of a step. A larger step needs more tokens for
-the same loss, so that the smallest one is chosen whose R the measured curve still covers.
+the same loss, so that the smallest one is chosen at whose R four workers were measured to be far ahead of one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 from barnraise.config.schema import RunFile
 from barnraise.config.values import USUAL_BATCH
 from barnraise.plan.choices import AUTO
-from barnraise.plan.curve import CURVE, link_ratio
+from barnraise.plan.curve import link_ratio
 from barnraise.plan.dataset import mean_row
 from barnraise.plan.purpose import Purpose
+
+MOST_RATIO = 1000.0
+"""R up to which the fewest tokens a step are best (`python benchmarks/reach.py`; docs/research/experiments.md)."""
 
 LEAST_STEPS = 1000
 """Steps of all workers together that a run keeps: its tokens over those of a step."""
@@ -32,15 +35,15 @@ def settled_batch(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
 
 
 def fewest_rows(ratio: float, row: int, tokens: int, least: int = USUAL_BATCH) -> tuple[int, bool]:
-    """Return the rows of a step at which R lies within the curve, and whether the run's tokens allow as many.
+    """Return the rows of a step at which R is `MOST_RATIO` at most, and whether the run's tokens allow as many.
 
     `ratio` is R with `least` rows of `row` tokens a step.
 
-    >>> fewest_rows(100.0, 1024, 10**9), fewest_rows(1000.0, 1024, 10**8)
+    >>> fewest_rows(1500.0, 1024, 10**9), fewest_rows(20000.0, 1024, 10**8)
     ((16, True), (64, False))
     """
     wanted = least
-    while ratio * least / wanted > CURVE[-1][0] and wanted < MOST_ROWS:
+    while ratio * least / wanted > MOST_RATIO and wanted < MOST_ROWS:
         wanted *= 2
     rows = wanted
     while rows > least and rows * row * LEAST_STEPS > tokens:

@@ -263,6 +263,18 @@ def _unused(case: Case) -> Found:
 
 
 @_row(
+    "the momentum of the fleet with an inner optimizer that it does not help",
+    "orthogonalised steps tell little of the gradients behind them: the loss was higher in each trial",
+    "leave training.version_momentum 0",
+    warning=True,
+)
+def _followed(case: Case) -> Found:
+    if case.training.version_momentum and not INNER.entry(case.inner.name).declares.follows:
+        text = f"is {case.training.version_momentum:g} with inner_optimizer {case.inner.name}, which it does not help"
+        yield ("training", "version_momentum"), text
+
+
+@_row(
     "an offloaded optimizer whose steps need the device",
     suggest.on_device_reasons(),
     f"choose {suggest.offloadable_inners()}, or leave training.offload_optimizer out",

@@ -39,7 +39,7 @@ class InnerTraits:
     the rate for any gradient; `seconds`: it keeps second moments, which stateless tasks publish. `reach`: from its
     options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm of one step at a
     learning rate of 1. None: there is no bound. `on_device`: why its steps cannot be taken in main memory beside a
-    device; empty when they can.
+    device; empty when they can. `follows`: whether the momentum of the fleet helps its steps.
     """
 
     moments: Callable[[Layout], float]
@@ -47,6 +47,7 @@ class InnerTraits:
     seconds: bool = False
     reach: Callable[[Mapping[str, float], float | None, int], float] | None = None
     on_device: str = ""
+    follows: bool = True
 
 
 def _rate(default: float) -> Option:
@@ -160,6 +161,7 @@ INNER = Catalog(
                 seconds=True,
                 reach=reach.adamw,
                 on_device="a CPU takes seconds for the products of its matrices",
+                follows=False,
             ),
         ),
         Entry(

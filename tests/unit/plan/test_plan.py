@@ -306,6 +306,14 @@ def test_each_impossible_combination_has_one_problem(sections: dict[str, Any], p
     assert problem in found[0]
 
 
+def test_the_momentum_of_the_fleet_does_not_suit_muon() -> None:
+    (found,) = warned(training={"inner_optimizer": "muon", "version_momentum": 1.0})
+    assert "training.version_momentum: is 1 with inner_optimizer muon, which it does not help" in found
+    assert "leave training.version_momentum 0" in found
+    assert warned(training={"inner_optimizer": "muon"}) == []
+    assert warned(training={"version_momentum": 1.0}) == []
+
+
 def test_an_optimizer_that_needs_its_device_is_not_offloaded() -> None:
     workers = [{"name": "w0", "device": "cuda"}]
     (found,) = refused(training={"inner_optimizer": "muon", "offload_optimizer": True}, workers=workers)
