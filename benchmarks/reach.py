@@ -212,7 +212,7 @@ def choices(side: str, ratio: float, tokens: float) -> list[Choice]:
         return [Choice(side, ratio, recipe) for recipe in RIVALS[side]]
     rows, _ = fewest_rows(ratio, STEP_TOKENS, round(1e6 * tokens * EXCESS), least=1)
     names = [name if "_batch" in name else f"{name}_batch{rows}" for name in OURS[side].get(ratio, [])]
-    momentum = "" if side == MUON else "_momentum100"  # of the fleet, which Muon does not bear
+    momentum = "" if side == MUON else "_momentum100"  # that of the fleet, which harms Muon
     return [Choice(side, ratio, name + momentum + USUAL) for name in names]
 
 
