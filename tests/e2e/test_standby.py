@@ -17,7 +17,10 @@ from barnraise.verification import verify
 
 def rows(run: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(f"{(run / 'ledger.sqlite').as_uri()}?mode=ro", uri=True)) as connection:
-        return connection.execute(query, values).fetchall()
+        try:
+            return connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError:  # its tables are not made yet
+            return []
 
 
 def accepted(run: Path) -> dict[int, str]:
