@@ -22,7 +22,7 @@ from barnraise.emulation.fleet import Machine
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.links.presets import parse
 
-SOURCES = str(Path(__file__).parents[1] / "src")
+SOURCES = str(Path(__file__).parents[1] / "src/**/*.py")
 SPREAD = 100.0
 SLOWEST = 2000.0  # tokens a second
 

@@ -33,7 +33,7 @@ from barnraise.emulation.fleet import Machine
 from barnraise.plan import Purpose, resolve
 from barnraise.transport.links.presets import parse
 
-SOURCES = str(Path(__file__).parents[1] / "src")
+SOURCES = str(Path(__file__).parents[1] / "src/**/*.py")
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 4}}
 SPREAD = 100.0
 SLOWEST = 1.0

@@ -142,7 +142,7 @@ class Engine:
         content = {
             "run": {"name": "bench", "dir": str(folder)},
             "model": model,
-            "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "src")], "context": CONTEXT},
+            "data": {"kind": "text", "files": [str(Path(__file__).parents[1] / "src/**/*.py")], "context": CONTEXT},
             "controller": {"evaluations": 1, "checkpoint_seconds": 1e6, "lease": 600.0},
             "workers": [{"name": f"w{index}"} for index in range(case.workers)],
             "training": training,
