@@ -272,7 +272,7 @@ def exchange(size: int, machine: Machine, versions: Sequence[Made]) -> None:
     """Measure a worker's exchange by its parts, without training: one for each of `versions`, but for the first."""
     torch.set_num_threads(machine.threads)
     flat = SimpleNamespace(layout=Layout.of([("all", (size,))]))
-    trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"))
+    trainer: Any = SimpleNamespace(flat=flat, device=torch.device("cpu"), exchanges_on_device=False)
     executor, task = WorkerExecutor(trainer, cast("Any", None), SETTINGS), cast("Any", SimpleNamespace(local_steps=1))
     course = cast("StatefulSession", executor.course)
     reached = torch.from_numpy(np.random.default_rng(1).standard_normal(size, np.float32)).mul_(1e-3)
