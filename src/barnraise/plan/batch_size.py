@@ -1,7 +1,7 @@
 """The automatic choice of `training.batch_size`: enough tokens a step for the slowest link.
 
 R = FLOP/s / (bandwidth in bytes/s * tokens a step) falls with the tokens of a step. A larger step needs more tokens for
-the same loss, so that the smallest one is chosen at whose R four workers were measured to be far ahead of one.
+the same loss: up to the largest R that was measured, the smallest steps were best. More rows are chosen beyond it.
 """
 
 from __future__ import annotations

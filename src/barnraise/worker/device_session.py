@@ -14,12 +14,8 @@ from torch import Tensor
 
 from barnraise.compression.device_selection import DeviceFeedback, add_read
 from barnraise.core.errors import PayloadError
-from barnraise.core.threads import Crew, WorkQueue
 from barnraise.training.device import EXCHANGED_VECTORS
-from barnraise.training.local import LocalTrainer
 from barnraise.training.transfers import copy_in
-from barnraise.wire.messages import Downlink
-from barnraise.worker.replica import Replica
 from barnraise.worker.stages import NOT_FINITE, Clip, Difference, Draft
 from barnraise.worker.stateful import StatefulSession
 from barnraise.worker.update_path import Opened, UpdatePath
@@ -55,24 +51,11 @@ class DeviceSession(StatefulSession):
     They are made before the first step, so that the trainer finds out which batches have room beside them.
     """
 
-    def __init__(
-        self,
-        published: Replica,
-        trainer: LocalTrainer,
-        path: UpdatePath,
-        *,
-        downlink: Downlink,
-        crew: Crew,
-        queue: WorkQueue,
-    ) -> None:
-        super().__init__(published, trainer, path, downlink=downlink, crew=crew, queue=queue)
-        self._free += [self._new() for _ in range(EXCHANGED_VECTORS - 1)]  # the first residual is one more
-
-    def _new(self) -> Tensor:
-        return torch.empty(len(self.published.parameters), device=self.trainer.device)
+    made_first = EXCHANGED_VECTORS - 1  # the first residual is one more
 
     def _vector(self) -> Tensor:
-        return self._free.pop() if self._free else self._new()
+        size, device = len(self.published.parameters), self.trainer.device
+        return self._free.pop() if self._free else torch.empty(size, device=device)
 
     def _record(self, start: Tensor, moved: Tensor) -> None:
         start.add_(moved)

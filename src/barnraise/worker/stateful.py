@@ -53,8 +53,10 @@ class StatefulSession(TaskSession):
     DiLoCo", section 2.3).
 
     Its vectors are kept: the residual, start and end of the update that is encoded, and one that is copied or prepared
-    meanwhile.
+    meanwhile. `made_first` of them are made before the first step.
     """
+
+    made_first = 0
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class StatefulSession(TaskSession):
         self.start: Tensor | None = None  # where the running task began, or the next one will; None: the version
         self.unmerged: dict[int, SentUpdate] = {}  # accepted or unanswered, and in no version so far; the queue's
         self._free: list[Tensor] = []
+        self._free += [self._vector() for _ in range(self.made_first)]
         path.free = self._free.append
         self._here: Transfer = DONE  # the copy of the parameters to `start`
         self._loads = -1  # the number of loads after which the parameters are this session's

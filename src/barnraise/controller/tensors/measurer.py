@@ -1,4 +1,7 @@
-"""Named metrics and samples of published parameters, with a model of its own: a measurement holds up no other work."""
+"""Named metrics and samples of published parameters, with a model of its own, so that other work goes on meanwhile.
+
+Held-out losses alone wait for the metric `problem`: both may draw random numbers, which threads share.
+"""
 
 from __future__ import annotations
 
