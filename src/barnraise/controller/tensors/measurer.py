@@ -1,4 +1,4 @@
-"""Named metrics and samples of published parameters, with a model of its own, so that other work goes on meanwhile.
+"""Named metrics and samples of published parameters, by a model of its own beside the controller's other work.
 
 Held-out losses alone wait for the metric `problem`: both may draw random numbers, which threads share.
 """
