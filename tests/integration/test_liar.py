@@ -108,7 +108,9 @@ def test_a_liar_is_outvoted_by_a_robust_rule(f: float, tmp_path: Path) -> None:
     assert median(one.norm for one in lies) > 5.0 * honest
     assert losses[-1] < losses[0] - 0.2
     (ledger,) = tmp_path.glob("**/ledger.sqlite")
-    assert read(RunDirectory(ledger.parent)).merging.f == 1
+    found = read(RunDirectory(ledger.parent)).merging
+    assert found.nodes > 0
+    assert found.f == (f if f >= 1 else int(f * found.nodes)), "the last version may be of fewer than four"
 
 
 def test_a_liar_is_refused_where_updates_have_a_limit(tmp_path: Path) -> None:
