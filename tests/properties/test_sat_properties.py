@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pysat.solvers import Solver
 
 from barnraise.core.errors import DataError, DimacsError
-from barnraise.data import dimacs, dpll, traces
-from barnraise.data.dimacs import Formula
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat import dimacs, dpll, traces
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.tokenizer import SatTokenizer
 
 TOKENS = ["D", "U", "B", "SAT", "UNSAT", "T", "F", "1", "-1", "2", "-2", "3", "1,2", "-1,3", "<pad>", "0", "1,"]
 

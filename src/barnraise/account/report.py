@@ -21,7 +21,7 @@ from barnraise.core.text import printable, visible
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
 
 FOLDER, LOSS, TIMELINE = "report", "loss.png", "timeline.png"
 MOST_ROWS = 60

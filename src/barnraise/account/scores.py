@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
 
 
 def shares(scores: SatScores) -> list[tuple[str, str]]:
@@ -26,7 +26,7 @@ def judgement(scores: SatScores, skill: str = "solve") -> str:
 
     `skill` is what such formulas take.
 
-    >>> from barnraise.data.sat_evaluation import SatScores
+    >>> from barnraise.data.sat.evaluation import SatScores
     >>> judgement(SatScores(400, 0.9, 0.5, 0.88, 0.5, 0.8, ""))
     'Its verdicts beat guessing by 38.0 points (standard error 1.6).'
     >>> judgement(SatScores(100, 0.1, 0.0, 0.53, 0.5, 0.8, ""))

@@ -21,7 +21,7 @@ from barnraise.plan.resolve import Plan
 if TYPE_CHECKING:
     from barnraise.assembly.hosting import Host
     from barnraise.assembly.voice import Say, Voice
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
 
 
 @dataclass(frozen=True)

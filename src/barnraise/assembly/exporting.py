@@ -134,7 +134,7 @@ def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], No
 def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
     """Return the files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
     from barnraise.data.questions import QUESTIONS
-    from barnraise.data.sat import BACKTRACKING, RECORD
+    from barnraise.data.sat.dataset import BACKTRACKING, RECORD
 
     others = (RECORD, BACKTRACKING, QUESTIONS)
     names = [info.name for info in Meta.read(run.data / META).files if info.name not in others]

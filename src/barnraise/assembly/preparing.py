@@ -85,7 +85,7 @@ def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda t
     run_file = plan.run_file
     data = run_file.data
     if isinstance(data, SatData):
-        from barnraise.data import sat
+        from barnraise.data.sat import dataset as sat
         from barnraise.plan.dataset import sat_options
 
         sat.build(folder, sat_options(run_file))

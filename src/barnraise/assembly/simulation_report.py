@@ -14,7 +14,7 @@ from barnraise.emulation.simulator import Point, Simulator
 from barnraise.ledger.decisions import Decision, Noted
 
 if TYPE_CHECKING:
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
     from barnraise.emulation.attacks.base import Target
 
 

@@ -9,7 +9,7 @@ from barnraise.core.errors import ModelError
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
     from barnraise.data.shards import Dataset
 
 FEWEST, MOST = 100, 500
@@ -30,7 +30,7 @@ def solve_held_out(run: RunDirectory) -> SatScores:
 
 def solve(model: Any, dataset: Dataset) -> SatScores:
     """Let `model` (in evaluation mode) solve held-out formulas of `dataset`."""
-    from barnraise.data.sat_evaluation import evaluate
+    from barnraise.data.sat.evaluation import evaluate
     from barnraise.training.metrics.generation import greedy
 
     limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)

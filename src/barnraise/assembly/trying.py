@@ -14,7 +14,7 @@ from barnraise.core.errors import DataError, InputError
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
-    from barnraise.data.dimacs import Formula
+    from barnraise.data.sat.dimacs import Formula
     from barnraise.data.shards import Dataset
 
 
@@ -48,8 +48,8 @@ class FormulaTrial:
     """A model that was trained on satisfiability, and the dataset that it was trained on."""
 
     def __init__(self, model: Any, dataset: Dataset) -> None:
-        from barnraise.data.sat import options_of
-        from barnraise.data.sat_tokenizer import SatTokenizer
+        from barnraise.data.sat.dataset import options_of
+        from barnraise.data.sat.tokenizer import SatTokenizer
 
         self.model, self.dataset = model, dataset
         self.options, self.tokenizer = options_of(dataset), SatTokenizer.load(dataset.folder)
@@ -68,7 +68,7 @@ class FormulaTrial:
         import numpy as np
 
         from barnraise.data.columns import TOKENS
-        from barnraise.data.sat import backtracking
+        from barnraise.data.sat.dataset import backtracking
 
         chance = np.random.default_rng(seed)
         rows, searched = self.dataset.held_out()[TOKENS], backtracking(self.dataset)
@@ -77,9 +77,9 @@ class FormulaTrial:
 
     def solve(self, formula: Formula) -> Solved:
         """Let the model reason about `formula`; DataError when it is larger than those of its dataset."""
-        from barnraise.data import traces
-        from barnraise.data.dpll import solve
-        from barnraise.data.sat_evaluation import show
+        from barnraise.data.sat import traces
+        from barnraise.data.sat.dpll import solve
+        from barnraise.data.sat.evaluation import show
         from barnraise.training.metrics.generation import greedy
 
         formula, slots, meta = self._fitted(formula), self.options.formulas.slots, self.dataset.meta
@@ -103,7 +103,7 @@ class FormulaTrial:
 
     def _fitted(self, formula: Formula) -> Formula:
         """Return `formula` with its clauses as the dataset writes them: no literal repeats."""
-        from barnraise.data.dimacs import Formula
+        from barnraise.data.sat.dimacs import Formula
 
         slots, tokenizer = self.options.formulas.slots, self.tokenizer
         clauses = tuple(tuple(dict.fromkeys(clause)) for clause in formula.clauses)

@@ -35,8 +35,8 @@ def sat(
     json: Json = False,
 ) -> None:
     """Make a dataset of SAT formulas with the traces that a DPLL solver leaves on them."""
-    from barnraise.data import sat as sat_data
-    from barnraise.data.sat_formulas import Formulas
+    from barnraise.data.sat import dataset as sat_data
+    from barnraise.data.sat.formulas import Formulas
 
     formulas = Formulas(variables=variables, clause_ratio=clause_ratio, clause_lengths=clause_lengths, family=family)
     options = sat_data.SatOptions(
@@ -92,7 +92,7 @@ def solve(
 ) -> None:
     """Solve a DIMACS formula with the DPLL solver, and check its trace with the independent checker."""
     from barnraise.core.errors import RunFailedError
-    from barnraise.data import dimacs, dpll, traces
+    from barnraise.data.sat import dimacs, dpll, traces
 
     formula = dimacs.read(file)
     result = dpll.solve(formula)

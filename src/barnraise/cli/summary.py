@@ -23,7 +23,7 @@ from barnraise.core.text import printable
 from barnraise.models.problems import PROBLEM
 
 if TYPE_CHECKING:
-    from barnraise.data.sat_evaluation import SatScores
+    from barnraise.data.sat.evaluation import SatScores
 
 
 def tell(ending: Summary, *, json: bool) -> None:

@@ -82,7 +82,7 @@ def _formulas(trial: FormulaTrial, json: bool) -> Callable[[str, int], None]:
     """Return a function that solves one formula and prints the result, and draws one for an empty text."""
 
     def answer(text: str, seed: int) -> None:
-        from barnraise.data.formula_text import parse
+        from barnraise.data.sat.formula_text import parse
 
         formula = parse(text) if text.strip() else trial.held_out(seed)
         solved = trial.solve(formula)

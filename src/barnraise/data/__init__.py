@@ -9,21 +9,15 @@ import importlib
 from types import ModuleType
 
 __all__ = [
-    "dimacs",
-    "dpll",
     "examples",
-    "formula_text",
     "gathering",
-    "generators",
     "lengths",
     "meta",
     "ranges",
     "sat",
-    "sat_tokenizer",
     "shards",
     "text",
     "tokenizers",
-    "traces",
 ]
 
 

@@ -10,7 +10,7 @@ from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import InputError, OptionError
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.emulation.attacks.catalog import resolve, talks
 
 

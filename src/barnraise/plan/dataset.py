@@ -12,7 +12,7 @@ from barnraise.core.errors import InputError
 from barnraise.data.lengths import SHARD_BYTES, in_order, mean_length
 
 if TYPE_CHECKING:
-    from barnraise.data.sat import SatOptions
+    from barnraise.data.sat.dataset import SatOptions
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def mean_row(run_file: RunFile) -> int:
 
 def sat_options(run_file: RunFile) -> SatOptions:
     """Return the options of a SAT data section; OptionError or UnknownNameError for incompatible ones."""
-    from barnraise.data.sat import SatOptions  # brings numpy, which text does not need here
+    from barnraise.data.sat.dataset import SatOptions  # brings numpy, which text does not need here
 
     assert isinstance(run_file.data, SatData)
     values = run_file.data.model_dump(exclude={"kind", "retokenize"})
@@ -74,7 +74,7 @@ def vocabulary(run_file: RunFile) -> Vocabulary:
         return Vocabulary(coder.vocab_size, coder.bos_id, coder.eos_id, coder.pad_id)
     if isinstance(run_file.data, RowsData):
         return Vocabulary(1, None, None, None)
-    from barnraise.data.sat import form
+    from barnraise.data.sat.dataset import form
 
     rows = form(sat_options(run_file))
     return Vocabulary(rows.vocab_size, rows.bos_id, rows.eos_id, rows.pad_id)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from barnraise.account import scores as sat
-from barnraise.data.sat_evaluation import SatScores
+from barnraise.data.sat.evaluation import SatScores
 
 SEARCHED = SatScores(60, 0.4, 0.11, 0.23, 0.5, 0.52, "")
 SCORES = SatScores(200, 0.9, 0.5, 0.75, 0.5, 0.98, "formula: (1)\n  unit 1\n  SAT\nchecker: accepted")

@@ -9,10 +9,11 @@ import torch
 
 from barnraise.assembly.trying import FormulaTrial, TextTrial
 from barnraise.core.errors import DataError
-from barnraise.data import dimacs, formula_text, sat, traces
 from barnraise.data import text as texts
-from barnraise.data.dimacs import Formula
-from barnraise.data.sat_formulas import Formulas
+from barnraise.data.sat import dataset as sat
+from barnraise.data.sat import dimacs, formula_text, traces
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.formulas import Formulas
 from barnraise.data.shards import Dataset
 
 
@@ -29,7 +30,7 @@ class Oracle:
     """A model that has learned everything: it writes the solver's trace."""
 
     def __init__(self, dataset: Dataset) -> None:
-        from barnraise.data.sat_tokenizer import SatTokenizer
+        from barnraise.data.sat.tokenizer import SatTokenizer
 
         self.tokenizer, self.options = SatTokenizer.load(dataset.folder), sat.options_of(dataset)
         self.rest: list[int] = []
@@ -37,7 +38,7 @@ class Oracle:
     def __call__(self, input_ids, attention_mask, past_key_values, use_cache):
         from types import SimpleNamespace
 
-        from barnraise.data.dpll import Solver
+        from barnraise.data.sat.dpll import Solver
 
         if past_key_values is None:
             formula = self.tokenizer.formula(input_ids[0].tolist())

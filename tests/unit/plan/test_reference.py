@@ -21,7 +21,7 @@ from barnraise.config.data_sections import SatData
 from barnraise.config.keys import json_schema, sections
 from barnraise.controller.machine import PARTS
 from barnraise.core.registry import Catalog
-from barnraise.data.sat import SatOptions
+from barnraise.data.sat.dataset import SatOptions
 from barnraise.emulation.attacks.catalog import CATALOG as ATTACKS
 from barnraise.matching.catalog import CATALOG as SCHEDULERS
 from barnraise.models.architectures import ARCHITECTURES

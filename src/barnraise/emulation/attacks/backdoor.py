@@ -15,7 +15,7 @@ from barnraise.core.errors import OptionError
 from barnraise.data import tokenizers
 from barnraise.data.batches import Batch
 from barnraise.data.columns import TOKENS
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset, row_lengths
 
 from .base import Attack, Target

@@ -115,7 +115,7 @@ def log_likelihoods(
 
 def formulas(module: nn.Module, held: HeldOutData) -> Figures:
     """Return how well the model solves held-out formulas, by the checker of traces."""
-    from barnraise.data.sat_evaluation import evaluate
+    from barnraise.data.sat.evaluation import evaluate
 
     meta = held.dataset.meta
     stops = () if meta.eos_id is None else (meta.eos_id,)

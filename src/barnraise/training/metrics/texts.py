@@ -7,7 +7,7 @@ from typing import Protocol
 
 from barnraise.data import tokenizers
 from barnraise.data.columns import TOKENS
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset
 
 PROMPT_TOKENS = 32

@@ -8,8 +8,8 @@ from pysat.examples.genhard import GT, PAR, PHP
 from pysat.solvers import Solver
 
 from barnraise.core.errors import OptionError
-from barnraise.data import generators
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat import generators
+from barnraise.data.sat.dimacs import Formula
 
 
 def satisfiable(formula: Formula) -> bool:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from barnraise.core.errors import DataError, DimacsError
-from barnraise.data import dimacs
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat import dimacs
+from barnraise.data.sat.dimacs import Formula
 
-SATLIB = Path(__file__).parents[4] / "shared" / "data" / "satlib"
+SATLIB = Path(__file__).parents[5] / "shared" / "data" / "satlib"
 
 
 def test_reads_what_the_format_allows() -> None:

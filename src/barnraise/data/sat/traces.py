@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnraise.core.errors import DataError, UnknownNameError
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat.dimacs import Formula
 
 VERDICTS = {"SAT": True, "UNSAT": False}
 _ASSIGNS = ("D", "U", "B")

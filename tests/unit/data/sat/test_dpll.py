@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.data import dimacs, dpll, traces
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat import dimacs, dpll, traces
+from barnraise.data.sat.dimacs import Formula
 
-SATLIB = Path(__file__).parents[4] / "shared" / "data" / "satlib"
+SATLIB = Path(__file__).parents[5] / "shared" / "data" / "satlib"
 
 # 1 must be decided; each side of 2 then conflicts, so it goes back twice.
 UNSATISFIABLE = Formula(2, ((1, 2), (1, -2), (-1, 2), (-1, -2)))

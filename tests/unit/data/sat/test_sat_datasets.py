@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from barnraise.core.errors import DataError, InputError
-from barnraise.data import dpll, sat, sat_evaluation, shards
-from barnraise.data.sat import SatOptions
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data import shards
+from barnraise.data.sat import dataset as sat
+from barnraise.data.sat import dpll
+from barnraise.data.sat import evaluation as sat_evaluation
+from barnraise.data.sat.dataset import SatOptions
+from barnraise.data.sat.tokenizer import SatTokenizer
 
 SMALL: dict[str, Any] = {"examples": 300, "held_out": 40}
 FAMILIES: dict[str, dict[str, Any]] = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.data import generators
-from barnraise.data.dimacs import Formula
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat import generators
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
 MAX_CRAFTED = 100  # variables

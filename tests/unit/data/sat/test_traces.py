@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from barnraise.core.errors import DataError, UnknownNameError
-from barnraise.data import dpll, traces
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat import dpll, traces
+from barnraise.data.sat.dimacs import Formula
 
 FORMULA = Formula(3, ((1, 2), (1, -2), (-1, 2, 3), (-1, -2), (-1, -3)))  # unsatisfiable
 TRACE = "D 1 U -2 U 3 B -1 U 2 UNSAT"

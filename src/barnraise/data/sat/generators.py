@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from barnraise.core.errors import OptionError
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat.dimacs import Formula
 
 MAX_CLAUSES = 1_000_000  # clauses of a generated formula
 MAX_MARGINAL = 16  # variables, whose truth table is kept

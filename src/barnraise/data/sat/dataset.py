@@ -1,6 +1,6 @@
 """SAT datasets: formulas with the traces that a DPLL solver leaves on them.
 
-A row is one example (see `sat_tokenizer`), padded to `context`; only the trace is learned, not the formula. No formula
+A row is one example (see `tokenizer`), padded to `context`; only the trace is learned, not the formula. No formula
 is drawn twice, up to the order of clauses and literals, so none is in both sets. Examples longer than `context` are
 left out, in both sets alike; `sat.json` in the dataset's folder records how many, beside the options.
 
@@ -24,11 +24,11 @@ import numpy.typing as npt
 
 from barnraise.core.errors import DataError, InputError, OptionError, UnknownNameError
 from barnraise.data import shards
-from barnraise.data.dimacs import Formula
-from barnraise.data.dpll import HEURISTICS, STYLES, Solver
 from barnraise.data.meta import Format, Meta, Targets
-from barnraise.data.sat_formulas import Formulas, require_within
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.dpll import HEURISTICS, STYLES, Solver
+from barnraise.data.sat.formulas import Formulas, require_within
+from barnraise.data.sat.tokenizer import SatTokenizer
 
 RECORD, BACKTRACKING = "sat.json", "backtracking.bin"
 MAX_RECORD_BYTES = 64 * 1024

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from barnraise.core.errors import DataError
-from barnraise.data import traces
 from barnraise.data.columns import TOKENS
-from barnraise.data.dimacs import Formula
-from barnraise.data.sat import backtracking, options_of
-from barnraise.data.sat_tokenizer import SatTokenizer
+from barnraise.data.sat import traces
+from barnraise.data.sat.dataset import backtracking, options_of
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset
 
 Generate = Callable[[list[list[int]]], Sequence[Sequence[int]]]

@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from barnraise.core.errors import DataError, OptionError
-from barnraise.data.dimacs import Formula
-from barnraise.data.sat_tokenizer import MAX_VOCAB, SatTokenizer, vocab_size
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.tokenizer import MAX_VOCAB, SatTokenizer, vocab_size
 
 FORMULA = Formula(3, ((1, -2), (3,), (-1, 2, -3)))
 

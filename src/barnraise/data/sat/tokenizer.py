@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from barnraise.core.errors import DataError, OptionError
-from barnraise.data.dimacs import Formula
-from barnraise.data.dpll import EMPTY, HOLDS, clause_token
+from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.dpll import EMPTY, HOLDS, clause_token
 
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 MAX_VOCAB = 65_536

@@ -10,8 +10,8 @@ import re
 
 from barnraise.core.errors import DataError
 from barnraise.core.text import printable
-from barnraise.data import dimacs
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat import dimacs
+from barnraise.data.sat.dimacs import Formula
 
 MAX_LETTERS = 100_000
 _LITERAL, _OR, _END = r"(?P<literal>(?:-|~|not\b)?\s*x?[0-9]{1,6})", r"or\b|\|\|?|v\b", r"(?P<end>and\b|&&?|[();,])"

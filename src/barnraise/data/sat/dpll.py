@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnraise.core.errors import OptionError, UnknownNameError
-from barnraise.data.dimacs import Formula
+from barnraise.data.sat.dimacs import Formula
 
 Rest = tuple[int, ...] | None  # remaining literals of a clause; None when it holds
 State = list[Rest]
