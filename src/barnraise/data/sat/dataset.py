@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from barnraise.core.errors import DataError, InputError, OptionError, UnknownNameError
 from barnraise.data import shards
+from barnraise.data.columns import TOKENS
 from barnraise.data.meta import Format, Meta, Targets
 from barnraise.data.sat.dimacs import Formula
 from barnraise.data.sat.dpll import HEURISTICS, STYLES, Solver
@@ -86,6 +87,18 @@ class SatOptions:
         found = asdict(self)
         del found["formulas"]
         return asdict(self.formulas) | found
+
+
+@dataclass(frozen=True)
+class HeldOutSet:
+    """Held-out examples by name: each row has the token ids of a prompt, its trace and `<eos>`, without padding.
+
+    `searching`: each trace takes at least one decision back.
+    """
+
+    name: str
+    rows: list[list[int]]
+    searching: bool = False
 
 
 @dataclass
@@ -167,6 +180,19 @@ def backtracking(dataset: shards.Dataset, limit: int | None = None) -> npt.NDArr
     if len(content) % (2 * dataset.meta.context):
         raise DataError(f"{dataset.folder / BACKTRACKING} has {len(content)} bytes; make the dataset again")
     return np.frombuffer(content, "<u2").reshape(-1, dataset.meta.context)[:limit]
+
+
+def held_out_sets(dataset: shards.Dataset, limit: int | None = None) -> list[HeldOutSet]:
+    """Return the held-out sets that are not empty, each with its first `limit` examples.
+
+    The first is named `held out`: its formulas are distributed as those of training.
+    """
+    eos = dataset.meta.eos_id
+    rows = [row[: row.index(eos) + 1] for row in dataset.held_out(limit)[TOKENS].tolist()]
+    found = [HeldOutSet("held out", rows)]
+    if searched := backtracking(dataset, limit).tolist():
+        found.append(HeldOutSet("search", [row[: row.index(eos) + 1] for row in searched], searching=True))
+    return found
 
 
 class _Examples:

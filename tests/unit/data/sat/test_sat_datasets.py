@@ -184,10 +184,24 @@ def test_formulas_that_need_search_are_kept_apart(tmp_path: Path) -> None:
     assert all(np.array_equal(*pair) for pair in zip(all_rows(dataset), all_rows(without), strict=True))
 
 
+def test_held_out_sets_are_named_and_their_rows_have_no_padding(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
+    natural, search = sat.held_out_sets(dataset)
+    assert [(found.name, len(found.rows), found.searching) for found in (natural, search)] == [
+        ("held out", 40, False),
+        ("search", 30, True),
+    ]
+    padded = dataset.held_out()["tokens"].tolist()
+    assert [row + [dataset.meta.pad_id] * (62 - len(row)) for row in natural.rows] == padded
+    assert all(row[-1] == dataset.meta.eos_id for row in natural.rows + search.rows)
+    assert [found.rows for found in sat.held_out_sets(dataset, 4)] == [natural.rows[:4], search.rows[:4]]
+
+
 def test_where_none_needs_search_there_are_none(tmp_path: Path) -> None:
     options = {"variables": (1, 1), "clause_lengths": (1, 1), "clause_ratio": 2.0, "balanced": False}
     dataset = build(tmp_path / "data", **options, examples=1, held_out=2, held_out_backtracking=5)
     assert len(sat.backtracking(dataset)) == 0
+    assert [found.name for found in sat.held_out_sets(dataset)] == ["held out"]
     assert sat_evaluation.evaluate(dataset, lambda prompts: [[] for _ in prompts]).backtracking is None
 
 
