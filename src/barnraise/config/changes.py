@@ -62,6 +62,7 @@ FREE_KEYS: Mapping[str, tuple[str, ...]] = {
         "times",
         "by",
         "metrics",
+        "metric_seconds",
         "samples",
         "sample_tokens",
     ),

@@ -193,6 +193,13 @@ class EvaluationSection(Section):
         "(data of kind sat), problem (the `evaluate` of a problem of your own), or a Python function as "
         "`package.module:function`. The controller measures them.",
     )
+    metric_seconds: int = Field(
+        default=600,
+        ge=1,
+        le=86_400,
+        description="Most seconds that a Python function or a problem's `evaluate` may take as a metric; it is not "
+        "called again once it takes longer.",
+    )
     samples: int = Field(
         default=0,
         ge=0,

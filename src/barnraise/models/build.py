@@ -16,7 +16,7 @@ from torch import nn
 
 from barnraise.core.errors import ModelError
 from barnraise.models.architectures import ARCHITECTURES
-from barnraise.models.chance import ONE_AT_A_TIME
+from barnraise.models.chance import one_at_a_time
 from barnraise.models.config import check
 from barnraise.models.exchange.frozen_base import folder_of, quietly
 from barnraise.models.exchange.layout import Layout
@@ -40,7 +40,7 @@ def build(resolved: Mapping[str, Any], seed: int = 0) -> nn.Module:
     is restored. Raises ModelError when the config cannot work.
     """
     check(resolved)
-    with ONE_AT_A_TIME, torch.random.fork_rng(devices=[]):
+    with one_at_a_time(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = instantiate(resolved)
     if resolved["model_type"] not in ARCHITECTURES and not is_own(resolved):
@@ -61,7 +61,7 @@ def build_exchanged(resolved: Mapping[str, Any], exchange: Exchange, folder: Pat
 
 def prepared(module: nn.Module, exchange: Exchange) -> nn.Module:
     """Return `module` prepared for the exchange; ModelError unless it trains exactly the leaves of the layout."""
-    with ONE_AT_A_TIME:
+    with one_at_a_time():
         module = exchange.module_exchange().prepare(module, exchange.layout)
     found = Layout.of((name, tuple(parameter.shape)) for name, parameter in trained(module))
     if found != exchange.layout:
@@ -78,7 +78,7 @@ def load(folder: Path, resolved: Mapping[str, Any], dtype: torch.dtype = torch.f
     check(resolved)
     require_safe(folder)
     try:
-        with ONE_AT_A_TIME, without_bars():
+        with one_at_a_time(), without_bars():
             module, report = auto_class(resolved).from_pretrained(
                 str(folder),
                 config=hugging_face_config(resolved),

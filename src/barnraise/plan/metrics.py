@@ -39,7 +39,7 @@ def wanted_of(run_file: RunFile) -> Wanted:
     """Return what the controller measures besides the loss."""
     section = run_file.evaluation
     samples = len(section.prompts) or section.samples
-    return Wanted(measured(section.metrics), samples, section.sample_tokens)
+    return Wanted(measured(section.metrics), samples, section.sample_tokens, section.metric_seconds)
 
 
 def num_questions(run_file: RunFile) -> int:

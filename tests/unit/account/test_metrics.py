@@ -117,6 +117,17 @@ def test_trackers_get_the_values_of_metrics(tmp_path: Path) -> None:
     assert told["evaluation/bleu"] == [(1, pytest.approx(12.345678))]
 
 
+def test_trackers_keep_figures_apart_that_differ_in_odd_letters(tmp_path: Path) -> None:
+    notes_of = [notes.Measured(version, 0, {"été@": 1.0, "äté?": 2.0, "_t__": 3.0}) for version in (0, 1)]
+    found = account(tmp_path, [], *notes_of)
+    tracking = Tracking(found.run, ["tensorboard"])
+    tracking.advance()
+    tracking.close()
+    told = scalars(found.run.path / "tracking" / "tensorboard")
+    for name, value in (("_t__", 1.0), ("_t___2", 2.0), ("_t___3", 3.0)):
+        assert sorted(told[f"evaluation/{name}"]) == [(0, value), (1, value)]
+
+
 def test_a_line_has_the_end_of_its_prompt() -> None:
     told = one_line(TextSample("a\n" * 500 + "the end", "word " * 100))
     prompt, _, text = told.partition(" -> ")

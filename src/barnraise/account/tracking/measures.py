@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import chain, count
 from typing import ClassVar
 
 import msgspec
@@ -20,7 +21,8 @@ _ODD = re.compile(r"[^\w .:/-]", re.ASCII)
 class Measures(Reducer):
     """Makes a point of each version that is closed, evaluated or measured; the caller clears `points`.
 
-    `open` are the accepted contributions that are in no version yet: loss, tokens and staleness by assignment.
+    `open` are the accepted contributions that are in no version yet: loss, tokens and staleness by assignment. `names`
+    are the trackers' names of metrics' figures, and whose they are.
     """
 
     kinds: ClassVar[Kinds] = (Judged, VersionClosed, notes.Evaluated, notes.Measured)
@@ -28,6 +30,7 @@ class Measures(Reducer):
     tokens: int = 0
     open: dict[int, tuple[float, int, int]] = msgspec.field(default_factory=dict)
     points: list[VersionFigures] = msgspec.field(default_factory=list)
+    names: dict[str, str] = msgspec.field(default_factory=dict)
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
         if isinstance(decision, Judged):
@@ -41,8 +44,16 @@ class Measures(Reducer):
                 figures = {"evaluation/loss": loss, "evaluation/perplexity": perplexity(loss)}
                 self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Measured) and decision.note.values:
-            figures = {f"evaluation/{_ODD.sub('_', name)}": value for name, value in decision.note.values.items()}
+            figures = {self._name(name): value for name, value in decision.note.values.items()}
             self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
+
+    def _name(self, figure: str) -> str:
+        """Return a name that every tracker takes; figures that differ in other letters alone get numbers."""
+        plain = f"evaluation/{_ODD.sub('_', figure)}"
+        for name in chain([plain], (f"{plain}_{number}" for number in count(2))):
+            if self.names.setdefault(name, figure) == figure:
+                return name
+        raise AssertionError("there is always another number")
 
     def _closed(self, row_id: int, decision: VersionClosed) -> None:
         self.tokens += decision.tokens

@@ -1,6 +1,7 @@
 """Named metrics and samples of published parameters, by a model of its own beside the controller's other work.
 
-Held-out losses alone wait for the metric `problem`: both may draw random numbers, which threads share.
+Held-out losses alone wait for the metric `problem`, while it has time: both may draw random numbers, which threads
+share.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import torch
 from torch import Tensor
 
 from barnraise.controller.tensors.evaluator import Evaluator
+from barnraise.controller.tensors.time_limit import TookTooLongError, within
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.text import printable
 from barnraise.data.questions import Questions, questions_in
 from barnraise.ledger.measured import TextSample
 from barnraise.training.metrics import callables
-from barnraise.training.metrics.catalog import CATALOG, PERPLEXITY, Wanted, is_callable
+from barnraise.training.metrics.catalog import CATALOG, PERPLEXITY, Wanted, is_callable, is_own_code
 from barnraise.training.metrics.generation import Stopped, greedy
 from barnraise.training.metrics.measures import HeldOutData, Metric
 from barnraise.training.metrics.texts import coder_of, openings
@@ -48,7 +50,8 @@ class Findings:
 class Measurer:
     """Measures versions as `evaluator` does, by further metrics. One thread at a time.
 
-    A metric that fails, whose code raises or whose figure is not finite, is told once.
+    A metric that fails, whose code raises or whose figure is not finite, is told once. A user's code that takes longer
+    than `wanted.metric_seconds` is not called again.
     """
 
     def __init__(self, evaluator: Evaluator, wanted: Wanted) -> None:
@@ -57,6 +60,7 @@ class Measurer:
         self._ending = threading.Event()
         self._held: HeldOutData | None = None
         self._told = set[str]()
+        self._endless = set[str]()
 
     def build(self) -> None:
         """Build the model, if that is not done yet."""
@@ -88,12 +92,27 @@ class Measurer:
         """Do the work; where it raises, keep why, the first time."""
         if self._ending.is_set():
             raise Stopped
-        try:
+        if name in self._endless:
+            return
+
+        def measured() -> None:
             module.eval()
             with torch.no_grad():
                 work(self._data())
+
+        try:
+            if is_own_code(name):
+                within(self.wanted.metric_seconds, measured, self._ending.is_set)
+            else:
+                measured()
         except Stopped:
             raise
+        except TookTooLongError:
+            self._endless.add(name)
+            found.failures[name] = (
+                f"it took more than {self.wanted.metric_seconds:g} s and is not called again until the run is resumed; "
+                "make it quicker, or raise evaluation.metric_seconds"
+            )
         except (Exception, SystemExit) as error:  # a user's code may raise any exception
             if name not in self._told:
                 self._told.add(name)

@@ -61,6 +61,11 @@ def is_callable(name: str) -> bool:
     return ":" in name
 
 
+def is_own_code(name: str) -> bool:
+    """Return whether a metric runs code of the run's owner: a Python function, or a problem's method."""
+    return is_callable(name) or (name in CATALOG.names() and traits_of(name).needs == OWN)
+
+
 def traits_of(name: str) -> Traits:
     """Return the traits of a metric; UnknownNameError with the nearest name where there is none."""
     if is_callable(name):
@@ -73,12 +78,14 @@ def traits_of(name: str) -> Traits:
 class Wanted:
     """The metrics of a run that need a measurement of their own, its samples, and the tokens of each sample.
 
-    `samples` is their number where the run file has no prompts, else that of the prompts.
+    `samples` is their number where the run file has no prompts, else that of the prompts. Code of the run's owner may
+    take `metric_seconds`.
     """
 
     metrics: tuple[str, ...] = ()
     samples: int = 0
     sample_tokens: int = 64
+    metric_seconds: float = 600.0
 
     @property
     def any(self) -> bool:

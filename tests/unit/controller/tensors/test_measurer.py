@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import torch
 
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.measurer import LONGEST_PROMPT, LONGEST_REASON, MOST_FIGURES, Measurer
+from barnraise.controller.tensors.time_limit import TookTooLongError, within
 from barnraise.core.errors import OptionError
 from barnraise.data import text
 from barnraise.data.questions import QUESTIONS, Questions, encoded, prompts_of
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
+from barnraise.models import chance
 from barnraise.models.config import describe
 from barnraise.models.exchange.record import Exchange
 from barnraise.training.metrics import callables
@@ -46,6 +49,11 @@ def many(module, rows, tokenizer):
 def text(module, rows, tokenizer):
     return "high"
 value = 3
+calls = []
+def endless(module, rows, tokenizer):
+    import threading
+    calls.append(1)
+    threading.Event().wait(60)
 """
 
 
@@ -58,7 +66,9 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop(name, None)
 
 
-def measurer(folder: Path, *metrics: str, samples: int = 0, prompts: tuple[str, ...] = ()) -> tuple[Measurer, Any]:
+def measurer(
+    folder: Path, *metrics: str, samples: int = 0, prompts: tuple[str, ...] = (), seconds: float = 60.0
+) -> tuple[Measurer, Any]:
     (folder / "corpus.txt").write_text("the barn is raised by many hands.\n" * 200)
     run = folder / "runs" / "one" / "data"
     run.parent.mkdir(parents=True)
@@ -68,7 +78,7 @@ def measurer(folder: Path, *metrics: str, samples: int = 0, prompts: tuple[str, 
     section = {"architecture": "gpt2", "config": {"n_embd": 8, "n_layer": 1, "n_head": 1}}
     config = describe(section, dataset.meta.vocab_size, 32, bos_id=None, eos_id=256, pad_id=257)
     exchange = Exchange.of(config)
-    found = Measurer(Evaluator(config, exchange, dataset, 5), Wanted(metrics, samples, 10))
+    found = Measurer(Evaluator(config, exchange, dataset, 5), Wanted(metrics, samples, 10, seconds))
     found.build()
     return found, found.enter(torch.full((exchange.exchanged,), 0.01))
 
@@ -188,3 +198,57 @@ def test_a_name_of_no_function_is_refused(name: str) -> None:
 def test_finite_numbers_alone_are_kept(functions: str, tmp_path: Path) -> None:
     found, module = measurer(tmp_path, f"{functions}:nan")
     assert all(map(math.isfinite, found.measure(module).values.values()))
+
+
+def test_a_function_that_does_not_return_is_given_up(functions: str, tmp_path: Path) -> None:
+    name = f"{functions}:endless"
+    found, module = measurer(tmp_path, name, f"{functions}:one", seconds=0.5)
+    findings = found.measure(module)
+    assert findings.values == {"one": 2.5}
+    assert "0.5 s" in findings.failures[name]
+    assert "metric_seconds" in findings.failures[name]
+    assert found.measure(module).failures == {}
+    assert sys.modules[functions].calls == [1], "it is not called again"
+
+
+def test_an_end_does_not_wait_for_a_function(functions: str, tmp_path: Path) -> None:
+    found, module = measurer(tmp_path, f"{functions}:endless")
+    threading.Timer(0.5, found.stop).start()
+    with pytest.raises(Stopped):
+        found.measure(module)
+
+
+def test_a_problem_that_draws_forever_keeps_nobody_else_waiting() -> None:
+    begun = threading.Event()
+
+    def endless() -> None:
+        with chance.seeded():
+            begun.set()
+            threading.Event().wait(60)
+
+    with pytest.raises(TookTooLongError):
+        within(0.5, endless, lambda: False)
+    assert begun.is_set()
+    with chance.seeded(3):
+        drawn = torch.rand(1)
+    with chance.seeded(3):
+        assert torch.equal(torch.rand(1), drawn)
+
+
+def test_others_that_wait_already_get_their_turn_when_one_is_given_up() -> None:
+    begun, got = threading.Event(), threading.Event()
+
+    def endless() -> None:
+        with chance.seeded():
+            begun.set()
+            threading.Event().wait(60)
+
+    def waits() -> None:
+        begun.wait()
+        with chance.seeded():
+            got.set()
+
+    threading.Thread(target=waits, daemon=True).start()
+    with pytest.raises(TookTooLongError):
+        within(0.5, endless, lambda: False)
+    assert got.wait(10)
