@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from pysat.solvers import Solver
 
 from barnraise.core.errors import DataError, DimacsError
-from barnraise.data.sat import dimacs, dpll, traces
+from barnraise.data.sat import dimacs, dpll, lowest, traces, trail
 from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.styles import PROMPTS, STYLES, TRAIL_STYLES, is_padded
 from barnraise.data.sat.tokenizer import SatTokenizer
 
 TOKENS = ["D", "U", "B", "SAT", "UNSAT", "T", "F", "1", "-1", "2", "-2", "3", "1,2", "-1,3", "<pad>", "0", "1,"]
+TOKENS += ["D1", "D-1", "D2", "D-2", "D3", "|", "-3", ""]
 
 
 def literals(num_variables: int) -> st.SearchStrategy[int]:
@@ -52,11 +54,12 @@ def test_dimacs_round_trip(formula: Formula, comment: str) -> None:
     assert dimacs.parse(dimacs.dumps(formula, comment=comment)) == formula
 
 
-@given(formulas(), st.sampled_from(dpll.STYLES), st.sampled_from(sorted(dpll.HEURISTICS)), st.integers(0, 16))
+@given(formulas(), st.sampled_from(STYLES), st.sampled_from(dpll.HEURISTICS), st.integers(0, 16))
 def test_the_solver_is_right_and_proves_it(formula: Formula, style: str, heuristic: str, slots: int) -> None:
     result = dpll.solve(formula, style=style, heuristic=heuristic, slots=slots)
-    with Solver("minisat22", bootstrap_with=[list(clause) for clause in formula.clauses]) as independent:
-        assert result.satisfiable == independent.solve()
+    for name in ("minisat22", "cadical195"):
+        with Solver(name, bootstrap_with=[list(clause) for clause in formula.clauses]) as independent:
+            assert result.satisfiable == independent.solve()
     assert (result.model is not None) == result.satisfiable
     if result.model is not None:
         assert [abs(literal) for literal in result.model] == list(range(1, formula.num_variables + 1))
@@ -66,7 +69,47 @@ def test_the_solver_is_right_and_proves_it(formula: Formula, style: str, heurist
     assert dpll.solve(formula, style=style, heuristic=heuristic, slots=slots) == result
 
 
-@given(formulas(most=3), st.lists(st.sampled_from(TOKENS), max_size=12), st.sampled_from([None, *dpll.STYLES]))
+@given(formulas(), st.sampled_from(dpll.HEURISTICS), st.sampled_from(TRAIL_STYLES))
+def test_a_trail_says_the_same_as_the_terse_trace(formula: Formula, heuristic: str, style: str) -> None:
+    terse = dpll.solve(formula, heuristic=heuristic)
+    result = dpll.solve(formula, heuristic=heuristic, style=style)
+    assert result.trace == trail.render(terse.trace, style)
+    assert [word for step in trail.steps(result.trace, style) for word in step.words] == terse.trace
+    assert traces.backtracks(result.trace, style) == traces.backtracks(terse.trace, "terse") == result.num_backtracks
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=20), st.sampled_from(TRAIL_STYLES))
+def test_any_tokens_are_cut_into_steps_of_a_trail(tokens: list[str], style: str) -> None:
+    steps = trail.steps(tokens, style)
+    assert [token for step in steps for token in step.tokens] == tokens
+    assert all(step.tokens and (step.words or step.fault) for step in steps)
+
+
+@given(formulas())
+def test_the_lowest_search_takes_steps_in_its_order(formula: Formula) -> None:
+    """Each unit literal and each decision is the first in order, by sets and not by masks."""
+    steps, _ = lowest.search(formula) or ([], None)
+    held: list[int] = []
+    decided: list[int] = []  # places in `held`
+    for kind, word in zip(steps[:-1:2], steps[1:-1:2], strict=True):
+        left = [{x for x in clause if -x not in held} for clause in formula.clauses if not set(clause) & set(held)]
+        free = {abs(x) for clause in formula.clauses for x in clause} - set(map(abs, held))
+        units = sorted((x for clause in left if len(clause) == 1 for x in clause), key=lambda x: (abs(x), -x))
+        assert (kind == "B") == (set() in left)
+        if kind == "U":
+            assert int(word) == units[0]
+        elif kind == "D":
+            assert not units
+            assert int(word) == min(free)
+            decided.append(len(held))
+        else:
+            del held[decided.pop() :]
+        held.append(int(word))
+    if steps[-1] == "SAT":
+        assert set(map(abs, held)) == {abs(x) for clause in formula.clauses for x in clause}
+
+
+@given(formulas(most=3), st.lists(st.sampled_from(TOKENS), max_size=12), st.sampled_from([None, *STYLES]))
 def test_no_trace_proves_a_wrong_verdict(formula: Formula, tokens: list[str], style: str | None) -> None:
     score = traces.score(formula, tokens, style=style)
     assert 0 <= score.accepted <= score.total <= len(tokens)
@@ -75,7 +118,7 @@ def test_no_trace_proves_a_wrong_verdict(formula: Formula, tokens: list[str], st
         assert score.verdict == dpll.solve(formula).satisfiable
 
 
-@given(formulas(), st.sampled_from(dpll.STYLES), st.data())
+@given(formulas(), st.sampled_from(STYLES), st.data())
 def test_a_damaged_trace_never_proves_the_other_verdict(formula: Formula, style: str, data: st.DataObject) -> None:
     """One token replaced, dropped or doubled: what still passes must still be right."""
     result = dpll.solve(formula, style=style)
@@ -85,10 +128,13 @@ def test_a_damaged_trace_never_proves_the_other_verdict(formula: Formula, style:
     assert score.verdict == result.satisfiable if score.valid else score.reason
 
 
-@given(proper_formulas(), st.integers(0, 12))
-def test_the_tokenizer_gives_back_what_it_took(formula: Formula, slots: int) -> None:
-    tokenizer = SatTokenizer(5, 3)
-    trace = dpll.solve(formula, style="restated", slots=slots).trace
+@given(proper_formulas(), st.integers(0, 12), st.sampled_from(STYLES), st.sampled_from(PROMPTS))
+def test_the_tokenizer_gives_back_what_it_took(formula: Formula, slots: int, style: str, prompt: str) -> None:
+    if (style, prompt) == ("restated", "literals"):
+        return
+    slots = slots if is_padded(style, prompt) else 0
+    tokenizer = SatTokenizer(5, 3, style=style, prompt=prompt)
+    trace = dpll.solve(formula, style=style, slots=slots).trace
     ids = tokenizer.example(formula, trace, slots)
     assert tokenizer.formula(ids) == formula
     assert tokenizer.trace(ids) == trace

@@ -82,13 +82,13 @@ class FormulaTrial:
         from barnraise.data.sat.evaluation import show
         from barnraise.training.metrics.generation import greedy
 
-        formula, slots, meta = self._fitted(formula), self.options.formulas.slots, self.dataset.meta
+        formula, slots, meta = self._fitted(formula), self.options.slots, self.dataset.meta
         assert meta.eos_id is not None
         prompt = self.tokenizer.prompt(formula, slots)
         (ids,) = greedy(self.model, [prompt], context=meta.context, stops=(meta.eos_id,))
         written = self.tokenizer.completion(ids)
         score = traces.score(formula, written, style=self.options.style, slots=slots)
-        shown, truth = show(formula, written, score, slots), solve(formula).satisfiable
+        shown, truth = show(formula, written, score, slots, self.options.style), solve(formula).satisfiable
         return Solved(shown, score.valid, score.verdict, truth, self._unlike(formula))
 
     def _unlike(self, formula: Formula) -> str:

@@ -24,7 +24,13 @@ def sat(
     clause_ratio: Annotated[float, typer.Option(help="Clauses per variable.")] = 2.0,
     clause_lengths: Annotated[tuple[int, int], typer.Option(help="Fewest and most literals a clause.")] = (1, 3),
     family: Annotated[str, typer.Option(help="random, skewed, marginal or crafted.")] = "random",
-    style: Annotated[str, typer.Option(help="How traces are written: restated or terse.")] = "restated",
+    style: Annotated[
+        str, typer.Option(help="How traces are written: terse, restated, trail or trail_steps.")
+    ] = "restated",
+    heuristic: Annotated[
+        str, typer.Option(help="How the solver decides: first, shortest, two_sided or lowest.")
+    ] = "first",
+    prompt: Annotated[str, typer.Option(help="The tokens of a formula: clauses or literals.")] = "clauses",
     context: Annotated[int, typer.Option(help="Tokens a row; longer examples are left out.")] = 62,
     examples: Annotated[int, typer.Option(help="Training examples.")] = 40_000,
     held_out: Annotated[int, typer.Option(help="Held-out examples; no formula is in both.")] = 500,
@@ -42,6 +48,8 @@ def sat(
     options = sat_data.SatOptions(
         formulas,
         style=style,
+        heuristic=heuristic,
+        prompt=prompt,
         context=context,
         examples=examples,
         held_out=held_out,

@@ -211,11 +211,20 @@ class SatData(Section):
     )
     skew: float = Field(default=1.0, ge=0, le=10, description="Exponent of the skewed family: 0 is even.")
     balanced: bool = Field(default=True, description="Keep as many satisfiable as unsatisfiable formulas.")
-    style: Literal["terse", "restated"] = Field(
-        default="restated", description="Whether a trace restates the simplified clauses after each step."
+    style: Literal["terse", "restated", "trail", "trail_steps"] = Field(
+        default="restated",
+        description="How a trace is written: each step alone (terse), with the simplified clauses (restated), or as "
+        "the literals that hold, written again at each conflict (trail) or after each step (trail_steps).",
     )
-    heuristic: Literal["first", "shortest", "two_sided"] = Field(
-        default="first", description="How the solver decides; `first` is the easiest to imitate."
+    heuristic: Literal["first", "shortest", "two_sided", "lowest"] = Field(
+        default="first",
+        description="How the solver decides. `lowest` takes the lowest variable, also among unit clauses: the easiest "
+        "to imitate in a trail style. `first` is the easiest in the others.",
+    )
+    prompt: Literal["clauses", "literals"] = Field(
+        default="clauses",
+        description="The tokens of a formula: its clauses, or its literals, where clauses are too many for a "
+        "vocabulary. `literals` needs another style than `restated`.",
     )
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
     examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")

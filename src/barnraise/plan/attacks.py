@@ -46,13 +46,15 @@ def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
     data = run_file.data
     if not isinstance(data, SatData):
         return
-    words = SatTokenizer(data.variables[1], min(data.clause_lengths[1], data.variables[1]))
+    most = data.variables[1]
+    words = SatTokenizer(most, min(data.clause_lengths[1], most), style=data.style, prompt=data.prompt)
     for option in ("trigger", "output"):
         unknown = [word for word in str(options.get(option, "")).split() if word not in words.ids]
         if unknown:
+            known = " ".join(["1 -2", *(word for word in words.tokens if not word.startswith("<"))][:7])
             raise OptionError(
                 f"attack '{name}': option '{option}' has {unknown[0][:40]!r}, but rows of satisfiability have words "
-                f"such as `1 -2 : D U B SAT UNSAT`, of {data.variables[1]} variables; write it in these"
+                f"such as `{known}`, of {most} variables; write it in these"
             )
 
 

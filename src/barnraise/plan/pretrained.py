@@ -63,4 +63,4 @@ def _name(run_file: RunFile) -> str:
 def _files(run_file: RunFile) -> Mapping[str, bytes]:
     if isinstance(run_file.data, FileData):
         return tokenizers.load(tokenizer_of(run_file)).files()
-    return sat_options(run_file).formulas.tokenizer().files()
+    return sat_options(run_file).tokenizer().files()

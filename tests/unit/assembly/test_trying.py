@@ -42,7 +42,7 @@ class Oracle:
 
         if past_key_values is None:
             formula = self.tokenizer.formula(input_ids[0].tolist())
-            slots = self.options.formulas.slots
+            slots = self.options.slots
             trace = Solver(style=self.options.style, heuristic=self.options.heuristic, slots=slots).solve(formula).trace
             self.rest = [*self.tokenizer.encode_tokens(trace), self.tokenizer.eos_id]
         logits = torch.zeros(1, 1, self.tokenizer.vocab_size)
@@ -150,7 +150,7 @@ def test_the_oracle_and_the_checker_agree(formulas: Dataset) -> None:
     trial = FormulaTrial(Oracle(formulas), formulas)
     for row in formulas.held_out()["tokens"].tolist():
         formula = trial.tokenizer.formula(row)
-        assert traces.check(formula, trial.tokenizer.trace(row), slots=trial.options.formulas.slots)[0]
+        assert traces.check(formula, trial.tokenizer.trace(row), slots=trial.options.slots)[0]
         solved = trial.solve(formula)
         assert solved.proved
         assert not solved.unlike

@@ -27,8 +27,9 @@ from barnraise.data import shards
 from barnraise.data.columns import TOKENS
 from barnraise.data.meta import Format, Meta, Targets
 from barnraise.data.sat.dimacs import Formula
-from barnraise.data.sat.dpll import HEURISTICS, STYLES, Solver
+from barnraise.data.sat.dpll import HEURISTICS, Solver
 from barnraise.data.sat.formulas import Formulas, require_within
+from barnraise.data.sat.styles import CLAUSES, LITERALS, STYLES, is_padded
 from barnraise.data.sat.tokenizer import SatTokenizer
 
 RECORD, BACKTRACKING = "sat.json", "backtracking.bin"
@@ -51,6 +52,7 @@ class SatOptions:
     balanced: bool = True
     style: str = "restated"
     heuristic: str = "first"
+    prompt: str = CLAUSES
     context: int = 62
     examples: int = 40_000
     held_out: int = 500
@@ -70,11 +72,24 @@ class SatOptions:
             ("held_out", self.held_out, 2, MAX_EXAMPLES),
             ("held_out_backtracking", self.held_out_backtracking, 0, MAX_BACKTRACKING),
         )
-        if self.context < self.formulas.slots + 6:
+        self.tokenizer()
+        clauses, shortest = self.slots or self.formulas.fewest_clauses, self.formulas.clause_lengths[0]
+        fewest = clauses * (shortest if self.prompt == LITERALS else 1) + 6
+        if self.context < fewest:
             raise OptionError(
-                f"context is {self.context}, but a formula of {self.formulas.slots} clauses and the shortest trace "
-                f"need {self.formulas.slots + 6} tokens; give a larger context or a smaller clause_ratio"
+                f"context is {self.context}, but a formula of {clauses} clauses and the shortest trace need {fewest} "
+                "tokens; give a larger context or a smaller clause_ratio"
             )
+
+    @property
+    def slots(self) -> int:
+        """Return the number of clauses that every prompt is padded to; 0 where prompts are not padded."""
+        return self.formulas.slots if is_padded(self.style, self.prompt) else 0
+
+    def tokenizer(self) -> SatTokenizer:
+        most = self.formulas.variables[1]
+        longest = min(self.formulas.clause_lengths[1], most)
+        return SatTokenizer(most, longest, style=self.style, prompt=self.prompt)
 
     @classmethod
     def of(cls, **values: Any) -> SatOptions:
@@ -120,7 +135,7 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
 
     Raises DataError when the options do not yield enough distinct formulas that fit.
     """
-    tokenizer, counts = options.formulas.tokenizer(), Counts()
+    tokenizer, counts = options.tokenizer(), Counts()
     source = _Examples(options, tokenizer, counts)
     held_out = np.concatenate(list(source.rows(options.held_out)))
     train: list[npt.NDArray[np.uint16]] = list(source.rows(options.examples))
@@ -143,7 +158,7 @@ def build(folder: Path | str, options: SatOptions) -> Meta:
 
 def form(options: SatOptions) -> Format:
     """Return the form of the rows of a dataset made with `options`, without making data."""
-    tokenizer = options.formulas.tokenizer()
+    tokenizer = options.tokenizer()
     return Format(
         kind="sat",
         tokenizer=tokenizer.name,
@@ -200,7 +215,7 @@ class _Examples:
 
     def __init__(self, options: SatOptions, tokenizer: SatTokenizer, counts: Counts) -> None:
         self.options, self.tokenizer, self.counts = options, tokenizer, counts
-        self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.formulas.slots)
+        self.solver = Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
         self.formulas = options.formulas.draw(np.random.default_rng(options.seed))
         self.seen: set[bytes] = set()  # digests of formulas
 
@@ -251,14 +266,15 @@ class _Examples:
             self.counts.repeated += 1
             return None
         self.seen.add(key)
-        if len(formula.clauses) > self.options.formulas.slots:
+        if self.options.slots and len(formula.clauses) > self.options.slots:
             self.counts.too_long += 1
             return None
         result = self.solver.solve(formula)
-        if backtracking and "B" not in result.trace:
+        if backtracking and not result.num_backtracks:
             self.counts.straight += 1
             return None
-        if self.options.formulas.slots + len(result.trace) + 3 > self.options.context:
+        example = self.tokenizer.example(formula, result.trace, self.options.slots)
+        if len(example) > self.options.context:
             self.counts.too_long += 1
             return None
         if wanted is not None:
@@ -269,5 +285,5 @@ class _Examples:
         self.counts.kept += 1
         self.counts.satisfiable += result.satisfiable
         self.counts.with_decisions += result.num_decisions > 0
-        self.counts.with_backtracking += "B" in result.trace
-        return self.tokenizer.example(formula, result.trace, self.options.formulas.slots)
+        self.counts.with_backtracking += result.num_backtracks > 0
+        return example

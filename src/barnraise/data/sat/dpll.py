@@ -17,7 +17,7 @@ In the *restated* style each of D, U and B is followed by the whole current form
 order: `T` for a clause that holds, `F` for one with no literal left, else its remaining literals, as `1,-3`. The k-th
 clause stays the k-th token, so that simplifying is the same small step at every place: models learn it an order of
 magnitude sooner than traces that drop clauses or spell them literal by literal. `slots` pads with `T` to a fixed number
-of clauses.
+of clauses. The styles that write the literals that hold are in `trail`.
 
 >>> solve(Formula(2, ((1, 2), (-1,))), style="restated").trace
 ['U', '-1', '2', 'T', 'U', '2', 'T', 'T', 'SAT']
@@ -26,26 +26,32 @@ of clauses.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from barnraise.core.errors import OptionError, UnknownNameError
+from barnraise.data.sat import lowest, trail
 from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.styles import RESTATED, STYLES, TRAIL_STYLES
 
 Rest = tuple[int, ...] | None  # remaining literals of a clause; None when it holds
 State = list[Rest]
-STYLES = ("terse", "restated")
+Choice = Callable[[State], int]
 HOLDS, EMPTY = "T", "F"
 
 
 @dataclass(frozen=True)
 class DpllResult:
-    """The solver's result: `model` gives every variable a literal (None: unsatisfiable); `trace` proves it."""
+    """The solver's result: `model` gives every variable a literal (None: unsatisfiable); `trace` proves it.
+
+    `num_backtracks` counts the decisions that were taken back.
+    """
 
     satisfiable: bool
     model: list[int] | None
     trace: list[str]
     num_decisions: int
+    num_backtracks: int
 
 
 def solve(
@@ -76,12 +82,27 @@ class Solver:
             raise UnknownNameError("trace style", style, STYLES)
         if heuristic not in HEURISTICS:
             raise UnknownNameError("decision heuristic", heuristic, HEURISTICS)
-        self.restates, self.choose = style == "restated", HEURISTICS[heuristic]
+        self.style, self.choose = style, _CHOICES.get(heuristic)
+        self.restates = style == RESTATED
         self.slots, self.max_decisions = slots, max_decisions
         self.names = _Names({None: HOLDS})
 
     def solve(self, formula: Formula) -> DpllResult:
-        return _Search(self, formula).run()
+        steps, literals = self._lowest(formula) if self.choose is None else _Search(self, formula).run(self.choose)
+        return DpllResult(
+            satisfiable=literals is not None,
+            model=None if literals is None else _model(formula, literals),
+            trace=trail.render(steps, self.style) if self.style in TRAIL_STYLES else steps,
+            num_decisions=steps.count("D"),
+            num_backtracks=steps.count("B"),
+        )
+
+    def _lowest(self, formula: Formula) -> tuple[list[str], list[int] | None]:
+        found = lowest.search(formula, self.max_decisions)
+        if found is None:
+            raise _too_many(self.max_decisions)
+        steps, literals = found
+        return (_Search(self, formula).repeat(steps) if self.restates else steps), literals
 
 
 class _Names(dict[Rest, str]):
@@ -103,23 +124,42 @@ class _Search:
         ] = []  # open decisions: literal, number of literals that held, state before
         self.num_decisions = 0
 
-    def run(self) -> DpllResult:
-        state: State = [tuple(sorted(set(clause), key=_by_variable)) for clause in self.formula.clauses]
+    def run(self, choose: Choice) -> tuple[list[str], list[int] | None]:
+        """Return the steps, and the literals that hold in the end (None: unsatisfiable)."""
+        state = self._given()
         while True:
             if () in state:
                 if not self.open:
-                    return self._result("UNSAT", None)
-                literal, held, state = self.open.pop()
-                del self.literals[held:]
-                state = self._assign("B", -literal, state)
+                    return [*self.trace, "UNSAT"], None
+                literal, state = self._back()
+                state = self._assign("B", literal, state)
             elif unit := next((rest[0] for rest in state if rest and len(rest) == 1), 0):
                 state = self._assign("U", unit, state)
             elif any(state):
-                literal = self._decide(state)
-                self.open.append((literal, len(self.literals), state))
-                state = self._assign("D", literal, state)
+                state = self._decide(choose(state), state)
             else:
-                return self._result("SAT", self._model())
+                return [*self.trace, "SAT"], self.literals
+
+    def repeat(self, steps: Sequence[str]) -> list[str]:
+        """Return a terse trace with the restated clauses."""
+        state = self._given()
+        for kind, word in zip(steps[:-1:2], steps[1:-1:2], strict=True):
+            if kind == "D":
+                state = self._decide(int(word), state)
+                continue
+            if kind == "B":
+                _, state = self._back()
+            state = self._assign(kind, int(word), state)
+        return [*self.trace, steps[-1]]
+
+    def _given(self) -> State:
+        return [tuple(sorted(set(clause), key=_by_variable)) for clause in self.formula.clauses]
+
+    def _back(self) -> tuple[int, State]:
+        """Take the last open decision back; return its other side, and the clauses that remained before it."""
+        literal, held, state = self.open.pop()
+        del self.literals[held:]
+        return -literal, state
 
     def _assign(self, kind: str, literal: int, state: State) -> State:
         """Return the clauses that remain once `literal` holds."""
@@ -136,20 +176,23 @@ class _Search:
             return state
         return [rest for rest in state if rest is not None]
 
-    def _decide(self, state: State) -> int:
+    def _decide(self, literal: int, state: State) -> State:
         self.num_decisions += 1
         limit = self.solver.max_decisions
         if limit is not None and self.num_decisions > limit:
-            raise OptionError(f"the formula needs more than {limit} decisions; raise max_decisions")
-        return self.solver.choose(state)
+            raise _too_many(limit)
+        self.open.append((literal, len(self.literals), state))
+        return self._assign("D", literal, state)
 
-    def _result(self, verdict: str, model: list[int] | None) -> DpllResult:
-        return DpllResult(model is not None, model, [*self.trace, verdict], self.num_decisions)
 
-    def _model(self) -> list[int]:
-        """Return the model; variables that were never assigned are free, and set to true."""
-        held = {abs(literal): literal for literal in self.literals}
-        return [held.get(variable, variable) for variable in range(1, self.formula.num_variables + 1)]
+def _model(formula: Formula, literals: Iterable[int]) -> list[int]:
+    """Return the model; variables that were never assigned are free, and set to true."""
+    held = {abs(literal): literal for literal in literals}
+    return [held.get(variable, variable) for variable in range(1, formula.num_variables + 1)]
+
+
+def _too_many(limit: int | None) -> OptionError:
+    return OptionError(f"the formula needs more than {limit} decisions; raise max_decisions")
 
 
 def _without(clause: tuple[int, ...], literal: int) -> tuple[int, ...]:
@@ -189,8 +232,11 @@ def _two_sided(state: State) -> int:
     return variable if weight.get(variable, 0.0) >= weight.get(-variable, 0.0) else -variable
 
 
-HEURISTICS: dict[str, Callable[[State], int]] = {
+_CHOICES: dict[str, Choice] = {
     "first": _first,
     "shortest": _shortest,
     "two_sided": _two_sided,
 }
+LOWEST = "lowest"
+HEURISTICS = (*_CHOICES, LOWEST)
+"""How the solver decides; `lowest` also orders unit clauses (see the module of that name)."""

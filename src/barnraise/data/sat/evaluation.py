@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from barnraise.core.errors import DataError
 from barnraise.data.columns import TOKENS
 from barnraise.data.sat import traces
-from barnraise.data.sat.dataset import backtracking, options_of
+from barnraise.data.sat.dataset import SatOptions, backtracking, options_of
 from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.styles import TRAIL_STYLES
 from barnraise.data.sat.tokenizer import SatTokenizer
+from barnraise.data.sat.trail import CONFLICT, END, TraceStep
 from barnraise.data.shards import Dataset
 
 Generate = Callable[[list[list[int]]], Sequence[Sequence[int]]]
@@ -40,16 +42,17 @@ class SatScores:
 def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500) -> SatScores:
     """Let `generate` complete the prompts of the first `limit` held-out rows of each kind, and score the traces.
 
-    `generate` takes prompts (lists of token ids, all of one length) and returns as many completions, without the
+    `generate` takes prompts (lists of token ids, also of several lengths) and returns as many completions, without the
     prompts; tokens after `<eos>` are ignored, a completion without one cannot prove anything.
     """
-    style, tokenizer = options_of(dataset).style, SatTokenizer.load(dataset.folder)
-    scores = _evaluate(tokenizer, style, dataset.held_out(limit)[TOKENS].tolist(), generate)
+    options, tokenizer = options_of(dataset), SatTokenizer.load(dataset.folder)
+    scores = _evaluate(tokenizer, options, dataset.held_out(limit)[TOKENS].tolist(), generate)
     searched = backtracking(dataset, limit).tolist()
-    return replace(scores, backtracking=_evaluate(tokenizer, style, searched, generate)) if searched else scores
+    return replace(scores, backtracking=_evaluate(tokenizer, options, searched, generate)) if searched else scores
 
 
-def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], generate: Generate) -> SatScores:
+def _evaluate(tokenizer: SatTokenizer, options: SatOptions, rows: list[list[int]], generate: Generate) -> SatScores:
+    style, slots = options.style, options.slots
     prompts = [row[: row.index(tokenizer.colon_id) + 1] for row in rows]
     completions = generate(prompts)
     if len(completions) != len(prompts):
@@ -58,11 +61,12 @@ def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], genera
     right = [tokenizer.trace(row) for row in rows]  # by the solver, which decides only after propagation
     truths = [traces.verdict(trace) for trace in right]
     written = [tokenizer.completion(completion) for completion in completions]
-    slots = len(prompts[0]) - 2
     scores = [traces.score(f, w, style=style, slots=slots) for f, w in zip(formulas, written, strict=True)]
     satisfiable = sum(map(bool, truths))
-    settled = sum(bool(truth) or "D" not in trace for truth, trace in zip(truths, right, strict=True))
-    best = max(range(len(scores)), key=lambda k: (scores[k].valid, "B" in written[k], scores[k].accepted))
+    decided = [any(step.words[:1] == ("D",) for step in traces.steps(trace, style)) for trace in right]
+    settled = sum(bool(truth) or not decides for truth, decides in zip(truths, decided, strict=True))
+    searches = [traces.backtracks(trace, style) > 0 for trace in written]
+    best = max(range(len(scores)), key=lambda k: (scores[k].valid, searches[k], scores[k].accepted))
     return SatScores(
         formulas=len(rows),
         steps_accepted=sum(score.accepted for score in scores) / max(1, sum(score.total for score in scores)),
@@ -70,20 +74,44 @@ def _evaluate(tokenizer: SatTokenizer, style: str, rows: list[list[int]], genera
         verdicts_right=sum(s.verdict is truth for s, truth in zip(scores, truths, strict=True)) / len(rows),
         majority=max(satisfiable, len(rows) - satisfiable) / len(rows),
         propagation=settled / len(rows),
-        example=show(formulas[best], written[best], scores[best], slots),
+        example=show(formulas[best], written[best], scores[best], slots, style),
     )
 
 
-def show(formula: Formula, tokens: Sequence[str], score: traces.TraceScore, slots: int = 0) -> str:
-    """Format a formula and a trace on it in full, one step a line."""
-    padding = max(0, slots - len(formula.clauses))
+def show(
+    formula: Formula, tokens: Sequence[str], score: traces.TraceScore, slots: int = 0, style: str = "terse"
+) -> str:
+    """Format a formula and a trace on it in full, one step a line, or one trail a line in the trail styles."""
     lines = ["formula: " + " and ".join(f"({' or '.join(map(str, clause))})" for clause in formula.clauses)]
-    words = {"D": "decide", "U": "unit", "B": "back:"}
-    for number, step in enumerate(traces.steps(tokens)):
-        head, rest = (f"{words[step[0]]} {step[1]}", step[2:]) if step[0] in words and step[1:] else (step[0], step[1:])
-        if padding and rest[-padding:] == ["T"] * padding:
-            rest = rest[:-padding]
-        mark = "" if number < score.accepted else "  <- not accepted"
-        lines.append(f"  {head:<10} {' '.join(rest)}{mark}".rstrip())
+    steps = traces.steps(tokens, style)
+    lines += _trails(steps, score.accepted) if style in TRAIL_STYLES else _steps(formula, steps, score.accepted, slots)
     lines.append(f"checker: {'accepted' if score.valid else 'refused: ' + score.reason}")
     return "\n".join(lines)
+
+
+def _steps(formula: Formula, steps: Sequence[TraceStep], accepted: int, slots: int) -> Iterator[str]:
+    padding = max(0, slots - len(formula.clauses))
+    names = {"D": "decide", "U": "unit", "B": "back:"}
+    for number, step in enumerate(steps):
+        kind, rest = step.words[0], list(step.words[1:])
+        head = f"{names[kind]} {rest.pop(0)}" if kind in names and rest else kind
+        if padding and rest[-padding:] == ["T"] * padding:
+            rest = rest[:-padding]
+        mark = "" if number < accepted else "  <- not accepted"
+        yield f"  {head:<10} {' '.join(rest)}{mark}".rstrip()
+
+
+def _trails(steps: Sequence[TraceStep], accepted: int) -> Iterator[str]:
+    """Yield a line for each trail that the trace writes: up to a conflict, or to the end of a step."""
+    line: list[str] = []
+    for number, step in enumerate(steps):
+        for token in step.tokens:
+            line.append(token)
+            if token in (CONFLICT, END):
+                yield f"  {' '.join(line)}"
+                line = []
+        if number == accepted:
+            yield f"  {' '.join(line)}  <- not accepted"
+            line = []
+    if line:
+        yield f"  {' '.join(line)}"

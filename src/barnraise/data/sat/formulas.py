@@ -11,7 +11,6 @@ import numpy as np
 from barnraise.core.errors import OptionError, UnknownNameError
 from barnraise.data.sat import generators
 from barnraise.data.sat.dimacs import Formula
-from barnraise.data.sat.tokenizer import SatTokenizer
 
 FAMILIES = ("random", "skewed", "marginal", "crafted")
 MAX_CRAFTED = 100  # variables
@@ -45,7 +44,6 @@ class Formulas:
                 "a clause names a variable once"
             )
         require_within(("clause_ratio", self.clause_ratio, 0.1, 1000), ("skew", self.skew, 0, 10))
-        self.tokenizer()
         largest = {"marginal": generators.MAX_MARGINAL, "crafted": MAX_CRAFTED}.get(self.family)
         if largest is not None and self.variables[1] > largest:
             raise OptionError(
@@ -56,11 +54,13 @@ class Formulas:
 
     @property
     def slots(self) -> int:
-        """Return the number of clauses that every formula is padded to."""
+        """Return the most clauses of a formula, to which prompts are padded where they are."""
         return max(1, round(self.clause_ratio * self.variables[1]))
 
-    def tokenizer(self) -> SatTokenizer:
-        return SatTokenizer(self.variables[1], min(self.clause_lengths[1], self.variables[1]))
+    @property
+    def fewest_clauses(self) -> int:
+        """Return the fewest clauses of a formula, or 1 where the family decides."""
+        return max(1, round(self.clause_ratio * self.variables[0])) if self.family in ("random", "skewed") else 1
 
     def draw(self, rng: np.random.Generator) -> Iterator[Formula]:
         """Draw an endless stream of formulas, repeats included."""

@@ -2,7 +2,8 @@
 
 The checker keeps only which literals hold and which decisions are open, and judges each step by the clauses of the
 formula as given. It accepts any sound DPLL reasoning: which literal to decide, which unit clause comes first and when
-to stop propagating are the solver's choice, not part of soundness. The grammar of a trace is in `dpll`.
+to stop propagating are the solver's choice, not part of soundness. The grammar of a trace is in `dpll`; one of a trail
+style is read by `trail`, which judges its copies, and then checked like the others.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnraise.core.errors import DataError, UnknownNameError
+from barnraise.data.sat import trail
 from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.styles import RESTATED, STYLES, TRAIL_STYLES
+from barnraise.data.sat.trail import TraceStep
 
 VERDICTS = {"SAT": True, "UNSAT": False}
 _ASSIGNS = ("D", "U", "B")
 _LITERAL = re.compile(r"-?[1-9][0-9]{0,9}", re.ASCII)
-_CLAUSE = re.compile(r"T|F|-?[1-9][0-9]{0,9}(,-?[1-9][0-9]{0,9})*", re.ASCII)
+_TOKEN = re.compile(r"[TF|]|D-?[1-9][0-9]{0,9}|-?[1-9][0-9]{0,9}(,-?[1-9][0-9]{0,9})*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -40,20 +44,36 @@ def parse(text: str) -> list[str]:
     """Split a trace written as text into tokens; DataError for a word that is no token of any trace."""
     tokens = text.split()
     for place, token in enumerate(tokens, start=1):
-        if token not in _ASSIGNS and token not in VERDICTS and not _CLAUSE.fullmatch(token):
+        if token not in _ASSIGNS and token not in VERDICTS and not _TOKEN.fullmatch(token):
             raise DataError(f"word {place} of the trace is {token[:40]!r}, but must be a token such as D, -3 or SAT")
     return tokens
 
 
-def steps(tokens: Sequence[str]) -> list[list[str]]:
-    """Cut `tokens` into steps: an assignment with its restated clauses, or a verdict."""
+def steps(tokens: Sequence[str], style: str | None = None) -> list[TraceStep]:
+    """Cut `tokens` into steps; `style` None stands for terse or restated.
+
+    A step of these is an assignment with its restated clauses, or a verdict.
+    """
+    if style in TRAIL_STYLES:
+        return trail.steps(tokens, style)
     found: list[list[str]] = []
     for token in tokens:
         if not found or token in _ASSIGNS or token in VERDICTS:
             found.append([token])
         else:
             found[-1].append(token)
-    return found
+    return [TraceStep(tuple(words), tuple(words)) for words in found]
+
+
+def backtracks(tokens: Sequence[str], style: str) -> int:
+    """Return how many decisions a trace takes back.
+
+    >>> backtracks("D1 -2 3 F -1 2 F UNSAT".split(), "trail"), backtracks("D 1 U -2 B -1".split(), "terse")
+    (1, 1)
+    """
+    if style not in TRAIL_STYLES:
+        return tokens.count("B")
+    return tokens.count(trail.CONFLICT) - (list(tokens[-2:]) == [trail.CONFLICT, "UNSAT"])
 
 
 def verdict(tokens: Sequence[str]) -> bool | None:
@@ -64,8 +84,8 @@ def verdict(tokens: Sequence[str]) -> bool | None:
 def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> tuple[bool, str]:
     """Return whether `tokens` prove their verdict on `formula`, and the first reason why not ("": they do).
 
-    With `style` None a trace that restates clauses anywhere must restate them, rightly, at every assignment; `slots` as
-    it was given to the solver.
+    With `style` None the trace is terse or restated, and one that restates clauses anywhere must restate them, rightly,
+    at every assignment; `slots` as it was given to the solver.
     """
     outcome = score(formula, tokens, style=style, slots=slots)
     return outcome.valid, outcome.reason
@@ -73,15 +93,17 @@ def check(formula: Formula, tokens: Sequence[str], *, style: str | None = None, 
 
 def score(formula: Formula, tokens: Sequence[str], *, style: str | None = None, slots: int = 0) -> TraceScore:
     """Count the valid leading steps of a (perhaps generated) trace, and return whether all of it holds."""
-    if style not in (None, "terse", "restated"):
-        raise UnknownNameError("trace style", style, ("terse", "restated"))
-    found, claim = steps(tokens), verdict(tokens)
-    restated = style == "restated" or (style is None and any(step[0] in _ASSIGNS and len(step) > 2 for step in found))
-    checker = _Checker(formula, max(slots, len(formula.clauses)) if restated else 0)
+    if style not in (None, *STYLES):
+        raise UnknownNameError("trace style", str(style), STYLES)
+    found, claim = steps(tokens, style), verdict(tokens)
+    if style is None and any(step.words[0] in _ASSIGNS and len(step.words) > 2 for step in found):
+        style = RESTATED
+    checker = _Checker(formula, max(slots, len(formula.clauses)) if style == RESTATED else 0)
     for accepted, step in enumerate(found):
-        reason = checker.step(step)
+        reason = step.fault or checker.step(step.words)
         if reason:
-            return TraceScore(accepted, len(found), False, f"step {accepted + 1} ({_shown(step)}): {reason}", claim)
+            reason = f"step {accepted + 1} ({_shown(step.tokens)}): {reason}"
+            return TraceScore(accepted, len(found), False, reason, claim)
     reason = "" if checker.finished else "the trace ends without a verdict"
     return TraceScore(len(found), len(found), checker.finished, reason, claim)
 
@@ -104,7 +126,7 @@ class _Checker:
         self.conflict = not all(formula.clauses)  # some clause has no literal left
         self.finished = False
 
-    def step(self, words: list[str]) -> str:
+    def step(self, words: Sequence[str]) -> str:
         if self.finished:
             return "comes after the verdict"
         if words[0] in VERDICTS:
@@ -148,7 +170,7 @@ class _Checker:
         self._hold(literal)
         return ""
 
-    def _verdict(self, words: list[str]) -> str:
+    def _verdict(self, words: Sequence[str]) -> str:
         if len(words) != 1:
             return "is no step"
         if VERDICTS[words[0]]:
@@ -162,12 +184,12 @@ class _Checker:
         self.finished = True
         return ""
 
-    def _restatement(self, stated: list[str]) -> str:
+    def _restatement(self, stated: Sequence[str]) -> str:
         if not self.slots:
             return "a terse trace does not restate clauses" if stated else ""
         expected = [self._left(clause) for clause in self.formula.clauses]
         expected += ["T"] * (self.slots - len(expected))
-        return "" if stated == expected else f"what is left is '{' '.join(expected)}'"
+        return "" if list(stated) == expected else f"what is left is '{' '.join(expected)}'"
 
     def _left(self, clause: tuple[int, ...]) -> str:
         """Return the remaining literals of a clause as a token."""
@@ -188,5 +210,5 @@ class _Checker:
             self.conflict = True
 
 
-def _shown(words: list[str]) -> str:
+def _shown(words: Sequence[str]) -> str:
     return " ".join(words[:12])[:60] + (" ..." if len(words) > 12 else "")

@@ -12,9 +12,10 @@ import pytest
 from barnraise.core.errors import DataError, InputError
 from barnraise.data import shards
 from barnraise.data.sat import dataset as sat
-from barnraise.data.sat import dpll
+from barnraise.data.sat import dpll, traces
 from barnraise.data.sat import evaluation as sat_evaluation
 from barnraise.data.sat.dataset import SatOptions
+from barnraise.data.sat.dimacs import Formula
 from barnraise.data.sat.tokenizer import SatTokenizer
 
 SMALL: dict[str, Any] = {"examples": 300, "held_out": 40}
@@ -22,6 +23,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "random": {},
     "ranges": {"variables": (3, 5), "context": 90},
     "terse": {"style": "terse", "context": 32},
+    "trail": {"style": "trail", "heuristic": "lowest", "clause_ratio": 4.0, "clause_lengths": (3, 3)},
+    "trail_steps": {"style": "trail_steps", "variables": (3, 5), "context": 90},
+    "literals": {"style": "trail", "prompt": "literals", "clause_lengths": (1, 4), "context": 90},
+    "terse literals": {"style": "terse", "prompt": "literals", "context": 60},
     "three-sat": {"clause_ratio": 4.3, "clause_lengths": (3, 3), "context": 300, "heuristic": "two_sided"},
     "skewed": {"family": "skewed", "skew": 2.0},
     "marginal": {"family": "marginal", "clause_ratio": 3.0, "context": 80},
@@ -47,7 +52,7 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
     tokenizer = SatTokenizer.load(dataset.folder)
     train, held_out = all_rows(dataset)
     assert (len(train), len(held_out)) == (300, 40)
-    solver = dpll.Solver(style=options.style, heuristic=options.heuristic, slots=options.formulas.slots)
+    solver = dpll.Solver(style=options.style, heuristic=options.heuristic, slots=options.slots)
     formulas = []
     for row in np.concatenate([train, held_out]):
         formula = tokenizer.formula(row)
@@ -58,7 +63,7 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
 
 def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
     options = SatOptions.of(variables=(3, 3), clause_ratio=1.0, **SMALL)
-    source = sat._Examples(options, options.formulas.tokenizer(), sat.Counts())
+    source = sat._Examples(options, options.tokenizer(), sat.Counts())
     drawn = list(islice(source.formulas, 1000))
     for formula in drawn:
         source._example(formula, None, False)
@@ -123,6 +128,10 @@ def test_too_few_formulas_are_a_clear_error(tmp_path: Path) -> None:
         ({"clause_ratio": float("nan")}, "clause_ratio is nan"),
         ({"skew": -1.0}, "skew is -1.0"),
         ({"context": 12}, "give a larger context"),
+        ({"context": 12, "style": "trail"}, "a formula of 8 clauses and the shortest trace need 14 tokens"),
+        ({"context": 20, "style": "trail", "prompt": "literals", "clause_lengths": (2, 3)}, "need 22 tokens"),
+        ({"prompt": "literals"}, "'restated' have clauses as tokens"),
+        ({"prompt": "literal"}, "did you mean 'literals'"),
         ({"examples": 0}, "examples is 0"),
         ({"held_out": 10**12}, "held_out is 1000000000000"),
         ({"family": "marginal", "variables": (17, 17)}, "has at most 16"),
@@ -182,6 +191,47 @@ def test_formulas_that_need_search_are_kept_apart(tmp_path: Path) -> None:
     assert record["backtracking"]["kept"] == record["backtracking"]["with_backtracking"] == 30
     without = build(tmp_path / "without", clause_lengths=(2, 3))
     assert all(np.array_equal(*pair) for pair in zip(all_rows(dataset), all_rows(without), strict=True))
+
+
+def test_prompts_of_trails_are_not_padded(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", style="trail", variables=(3, 4), clause_ratio=3.0)
+    tokenizer = SatTokenizer.load(dataset.folder)
+    rows, _ = all_rows(dataset)
+    assert {row.index(tokenizer.colon_id) - 1 for row in rows.tolist()} == {9, 12}
+
+
+def test_the_solvers_trails_score_full_marks(tmp_path: Path) -> None:
+    options = FAMILIES["trail"] | {"held_out_backtracking": 20}
+    dataset = build(tmp_path / "data", **options)
+    assert SatOptions.of(**options).slots == 0
+    tokenizer = SatTokenizer.load(dataset.folder)
+    solver = dpll.Solver(style="trail", heuristic="lowest")
+
+    def solve(prompts: list[list[int]]) -> list[list[int]]:
+        found = [solver.solve(tokenizer.formula(prompt)).trace for prompt in prompts]
+        return [[*tokenizer.encode_tokens(trace), tokenizer.eos_id] for trace in found]
+
+    scores = sat_evaluation.evaluate(dataset, solve)
+    assert (scores.steps_accepted, scores.traces_accepted, scores.verdicts_right) == (1.0, 1.0, 1.0)
+    assert scores.propagation == 0.5, "no formula of 3-SAT is settled before the first decision"
+    assert scores.backtracking is not None
+    assert scores.backtracking.traces_accepted == 1.0
+    shown = scores.backtracking.example.splitlines()
+    assert shown[1].endswith("F")
+    assert shown[-1] == "checker: accepted"
+
+
+def test_a_wrong_copy_is_shown_where_it_is() -> None:
+    formula = Formula(3, ((1, 2), (1, -2), (-1, 2, 3), (-1, -2), (-1, -3)))
+    trace = ["D1", "-2", "3", "F", "1", "2", "F", "UNSAT"]
+    score = traces.score(formula, trace, style="trail")
+    assert sat_evaluation.show(formula, trace, score, style="trail").splitlines()[1:] == [
+        "  D1 -2 3 F",
+        "  1  <- not accepted",
+        "  2 F",
+        "  UNSAT",
+        "checker: refused: step 4 (F 1): token 1 of the trail is -1, but the copy has 1",
+    ]
 
 
 def test_held_out_sets_are_named_and_their_rows_have_no_padding(tmp_path: Path) -> None:
