@@ -64,8 +64,7 @@ class Found:
     @classmethod
     def of(cls, seconds: float, loss: float, sat: dict[str, Any]) -> Found:
         names = ("steps_accepted", "traces_accepted", "verdicts_right")
-        searched = sat["backtracking"]
-        shares = [sat[name] for name in names] + [searched[name] for name in names[1:]]
+        shares = [sat["sets"][0][name] for name in names] + [sat["searched"][name] for name in names[1:]]
         return cls(seconds, loss, *shares)
 
     def line(self) -> str:

@@ -169,4 +169,5 @@ def test_a_shell_completes_commands_and_options(folder: Path, words: str, at: in
 
 def test_trying_a_folder_that_is_no_run(folder: Path) -> None:
     assert_refused(barnraise(folder, "try", "nowhere"), "there is no run directory nowhere")
-    assert_refused(barnraise(folder, "try", "nowhere", "text", "--draw"), "give one of PROMPT, --file and --draw")
+    several = barnraise(folder, "try", "nowhere", "text", "--draw")
+    assert_refused(several, "give one of PROMPT, --file, --formula and --draw")

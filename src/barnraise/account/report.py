@@ -16,12 +16,12 @@ from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.doubts import states
 from barnraise.account.facts import facts
 from barnraise.account.metrics import Measurements, value_text
-from barnraise.account.scores import by_kind, judgement, shares
+from barnraise.account.scores import EXPLAINED, headlines, judgement, shares, tables
 from barnraise.core.text import printable, visible
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
-    from barnraise.data.sat.evaluation import SatScores
+    from barnraise.data.sat.scores import SatScores
 
 FOLDER, LOSS, TIMELINE = "report", "loss.png", "timeline.png"
 MOST_ROWS = 60
@@ -149,13 +149,18 @@ def _workers(account: Account) -> Iterator[str]:
 
 
 def _solved(scores: SatScores) -> Iterator[str]:
-    for which, found, skill in by_kind(scores):
+    for which, tally, skill in headlines(scores):
         yield f"On {which}:"
         yield ""
-        yield from table(("share", ""), shares(found), right=1)
+        yield from table(("share", ""), shares(tally, scores.draws), right=1)
         yield ""
-        yield judgement(found, skill)
+        yield judgement(tally, skill)
         yield ""
+    for header, rows in tables(scores):
+        yield from table(header, rows, right=len(header) - 1)
+        yield ""
+    yield EXPLAINED
+    yield ""
     yield "One of these formulas, and the whole answer of the model:"
     yield ""
     yield from fenced(scores.example)

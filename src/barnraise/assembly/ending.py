@@ -21,7 +21,7 @@ from barnraise.plan.resolve import Plan
 if TYPE_CHECKING:
     from barnraise.assembly.hosting import Host
     from barnraise.assembly.voice import Say, Voice
-    from barnraise.data.sat.evaluation import SatScores
+    from barnraise.data.sat.scores import SatScores
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
     scores = None
     if plan.run_file.data.kind == "sat":
         say("letting the model solve held-out formulas")
-        scores = solving.solve_held_out(run)
+        scores = solving.solve_held_out(run, plan.run_file)
     account = read(run)
     write_report(account, scores)
     seal.put(run)

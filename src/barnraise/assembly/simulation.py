@@ -108,7 +108,7 @@ def simulate(
         evaluator = done.tensors.evaluator
         model = evaluator.model_of(done.server.average)
         losses = simulator.controller.state.record.evaluations[0][1], evaluator.loss(model)
-        sat = solving.solve(model, done.dataset) if plan.run_file.data.kind == "sat" else None
+        sat = solving.solve(model, done.dataset, plan.run_file) if plan.run_file.data.kind == "sat" else None
         wanted = {name: attack for _, name, attack in attacks_of(plan.run_file)} if aims is None else aims
         targets = _targets(wanted, model, done) or None
         return report(simulator, readings, seconds, market=market, losses=losses, targets=targets, sat=sat)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from barnraise.account.hindsight import Hindsight
 from barnraise.account.market import MarketStatus
 from barnraise.account.matched import Matching, Matchings, as_figures
+from barnraise.account.scores import as_json
 from barnraise.emulation.simulator import Point, Simulator
 from barnraise.ledger.decisions import Decision, Noted
 
 if TYPE_CHECKING:
-    from barnraise.data.sat.evaluation import SatScores
+    from barnraise.data.sat.scores import SatScores
     from barnraise.emulation.attacks.base import Target
 
 
@@ -121,6 +122,8 @@ class Report:
         for group in ("verdicts", "traffic", "losses", "duration", "dispatch"):
             found |= found.pop(group)
         del found["matching"]
+        if self.sat is not None:
+            found["sat"] = as_json(self.sat)
         return found | as_figures(self.dispatch.matching)
 
 

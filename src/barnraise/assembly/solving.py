@@ -9,38 +9,59 @@ from barnraise.core.errors import ModelError
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
-    from barnraise.data.sat.evaluation import SatScores
+    from barnraise.config.schema import RunFile
+    from barnraise.data.sat.scores import SatScores
     from barnraise.data.shards import Dataset
 
 FEWEST, MOST = 100, 500
-"""Formulas to solve; 500 determine a share to about 2 points."""
+"""Formulas of each held-out set to solve; 500 determine a share to about 2 points."""
 
 BUDGET = 2e11
-"""Floating-point operations that solving may take: about half a minute on one core, at the pace of small batches."""
+"""Floating-point operations that solving a set may take: half a minute on one core, at the pace of small batches."""
 
 BATCH = 125
 
+LARGE = 2_000_000
+"""Parameters from which on a model solves on a GPU, where the machine has one."""
 
-def solve_held_out(run: RunDirectory) -> SatScores:
+
+def solve_held_out(run: RunDirectory, run_file: RunFile) -> SatScores:
     """Let the exported model of `run` solve held-out formulas; the same model and data give the same scores."""
+    import torch
+
     from barnraise.data.shards import Dataset
 
-    return solve(load_model(run.model), Dataset.open(run.data))
+    model, dataset = load_model(run.model), Dataset.open(run.data)
+    if torch.cuda.is_available() and model.num_parameters() >= LARGE:
+        try:
+            return solve(model.to("cuda"), dataset, run_file)
+        except torch.cuda.OutOfMemoryError:  # the GPU has other work
+            model.to("cpu")
+    return solve(model, dataset, run_file)
 
 
-def solve(model: Any, dataset: Dataset) -> SatScores:
-    """Let `model` (in evaluation mode) solve held-out formulas of `dataset`."""
-    from barnraise.data.sat.evaluation import evaluate
-    from barnraise.training.metrics.generation import greedy
+def solve(model: Any, dataset: Dataset, run_file: RunFile) -> SatScores:
+    """Let `model` (in evaluation mode) solve held-out formulas of `dataset`; draw further traces as `run_file` says."""
+    from barnraise.data.sat.evaluation import Sampler, evaluate
+    from barnraise.data.sat.scores import Draws
+    from barnraise.training.metrics.generation import drawn, greedy
 
-    limit = num_formulas(sum(tensor.numel() for tensor in model.parameters()), dataset.meta.context)
-    eos = dataset.meta.eos_id
+    section = run_file.evaluation
+    draws = Draws(section.sat_samples, section.sat_temperature)
+    size, eos = sum(tensor.numel() for tensor in model.parameters()), dataset.meta.eos_id
     assert eos is not None
+    shared: dict[str, Any] = {"context": dataset.meta.context, "stops": (eos,), "batch": BATCH}
 
-    def generate(prompts: list[list[int]]) -> list[list[int]]:
-        return greedy(model, prompts, context=dataset.meta.context, stops=(eos,), batch=BATCH)
+    def generate(prompts: list[list[int]], most: int) -> list[list[int]]:
+        return greedy(model, prompts, most=[most] * len(prompts), **shared)
 
-    return evaluate(dataset, generate, limit=limit)
+    def draw(prompts: list[list[int]], most: int, number: int) -> list[list[int]]:
+        chance: dict[str, Any] = {"temperature": draws.temperature, "seed": number}
+        return drawn(model, prompts, most=[most] * len(prompts), **chance, **shared)
+
+    sampler = Sampler(draws, draw) if draws.number > 1 else None
+    limit = num_formulas(size, dataset.meta.context) if model.device.type == "cpu" else MOST
+    return evaluate(dataset, generate, limit=limit, sampler=sampler)
 
 
 def num_formulas(model_size: int, context: int) -> int:

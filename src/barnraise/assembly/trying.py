@@ -15,22 +15,32 @@ from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.data.sat.dimacs import Formula
+    from barnraise.data.sat.oracle import Ruling
     from barnraise.data.shards import Dataset
+
+SHORTEST_TRACE = 4
+"""Tokens that a model needs at least behind a formula."""
+
+DRAWN_BY_SIZE = ("random", "skewed")
+"""Families whose formulas have the numbers of variables and clauses that the options say."""
+
+MOST_DRAWN = 10_000
+"""Formulas of a held-out set among which one is drawn."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A model's trace on one formula, judged by the checker, beside the solver's verdict.
+    """A model's trace on one formula, judged by the checker, beside a solver's verdict.
 
-    `shown` is the formula and the trace, one step a line. `proved`: the checker accepts the whole trace. `claims` is
-    the model's verdict, None where its trace ends without one. `satisfiable` is the solver's. `unlike` says how the
-    formula differs from all that the model was trained on, "" where it does not.
+    `shown` is the formula and the trace in full. `proved`: the checker accepts the whole trace. `claims` is the model's
+    verdict, None where its trace ends without one. `ruling` is the solver's. `unlike` says how the formula differs from
+    all that the model was trained on, "" where it does not.
     """
 
     shown: str
     proved: bool
     claims: bool | None
-    satisfiable: bool
+    ruling: Ruling
     unlike: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -39,7 +49,8 @@ class Solved:
             "text": self.shown,
             "trace_accepted": self.proved,
             "verdict": self.claims,
-            "satisfiable": self.satisfiable,
+            "satisfiable": self.ruling.satisfiable,
+            "solver": self.ruling.solver,
             "unlike_training": self.unlike,
         }
 
@@ -57,59 +68,66 @@ class FormulaTrial:
     @property
     def fits(self) -> str:
         """Describe the formulas that the model can read."""
-        formulas = self.options.formulas
-        return (
-            f"up to {self.tokenizer.num_variables} variables, {formulas.slots} clauses and {self.tokenizer.longest} "
-            "literals a clause"
-        )
+        slots, context = self.options.slots, self.dataset.meta.context
+        room = f"{slots} clauses" if slots else f"{context - SHORTEST_TRACE} tokens"
+        return f"up to {self.tokenizer.num_variables} variables, {room} and {self.tokenizer.longest} literals a clause"
 
     def held_out(self, seed: int) -> Formula:
-        """Return a formula that the model was not trained on; one in two needs search, where the dataset has such."""
+        """Return a formula that the model was not trained on, from one of the held-out sets, each as often."""
         import numpy as np
 
-        from barnraise.data.columns import TOKENS
-        from barnraise.data.sat.dataset import backtracking
+        from barnraise.data.sat.dataset import held_out_sets
 
         chance = np.random.default_rng(seed)
-        rows, searched = self.dataset.held_out()[TOKENS], backtracking(self.dataset)
-        chosen = searched if len(searched) and chance.random() < 0.5 else rows
-        return self.tokenizer.formula(chosen[int(chance.integers(len(chosen)))].tolist())
+        sets = [held.rows for held in held_out_sets(self.dataset, MOST_DRAWN) if held.rows]
+        rows = sets[int(chance.integers(len(sets)))]
+        return self.tokenizer.formula(rows[int(chance.integers(len(rows)))])
 
     def solve(self, formula: Formula) -> Solved:
         """Let the model reason about `formula`; DataError when it is larger than those of its dataset."""
         from barnraise.data.sat import traces
-        from barnraise.data.sat.dpll import solve
-        from barnraise.data.sat.evaluation import show
+        from barnraise.data.sat.oracle import rule
+        from barnraise.data.sat.shown import show
         from barnraise.training.metrics.generation import greedy
 
         formula, slots, meta = self._fitted(formula), self.options.slots, self.dataset.meta
         assert meta.eos_id is not None
         prompt = self.tokenizer.prompt(formula, slots)
+        if len(prompt) + SHORTEST_TRACE > meta.context:
+            raise DataError(f"the formula takes {len(prompt)} tokens, but this model reads {self.fits}")
         (ids,) = greedy(self.model, [prompt], context=meta.context, stops=(meta.eos_id,))
         written = self.tokenizer.completion(ids)
         score = traces.score(formula, written, style=self.options.style, slots=slots)
-        shown, truth = show(formula, written, score, slots, self.options.style), solve(formula).satisfiable
-        return Solved(shown, score.valid, score.verdict, truth, self._unlike(formula))
+        shown = show(formula, written, score, style=self.options.style, slots=slots)
+        return Solved(shown, score.valid, score.verdict, rule(formula), self._unlike(formula))
 
     def _unlike(self, formula: Formula) -> str:
-        """Describe how `formula` is smaller than any that the model was trained on."""
+        """Describe how `formula` is smaller or larger than all that the model was trained on."""
         formulas = self.options.formulas
-        fewest = round(formulas.clause_ratio * formulas.variables[0])
-        if formulas.family not in ("random", "skewed") or len(formula.clauses) >= fewest:
+        if formulas.family not in DRAWN_BY_SIZE:
             return ""
-        return (
-            f"the formula has {len(formula.clauses)} clauses, those that the model was trained on have {fewest} or more"
-        )
+        variables = {abs(literal) for clause in formula.clauses for literal in clause}
+        clauses = formulas.fewest_clauses, formulas.slots
+        told = [
+            f"{number} {what}, those that the model was trained on have {least} to {most}"
+            for what, number, (least, most) in (
+                ("variables", len(variables), (1, formulas.variables[1])),
+                ("clauses", len(formula.clauses), clauses),
+            )
+            if not least <= number <= most
+        ]
+        return f"the formula has {'; and '.join(told)}" if told else ""
 
     def _fitted(self, formula: Formula) -> Formula:
         """Return `formula` with its clauses as the dataset writes them: no literal repeats."""
         from barnraise.data.sat.dimacs import Formula
 
-        slots, tokenizer = self.options.formulas.slots, self.tokenizer
+        slots, tokenizer = self.options.slots, self.tokenizer
         clauses = tuple(tuple(dict.fromkeys(clause)) for clause in formula.clauses)
         largest = max((abs(literal) for clause in clauses for literal in clause), default=0)
         longest = max(map(len, clauses), default=0)
-        if largest > tokenizer.num_variables or longest > tokenizer.longest or len(clauses) > slots:
+        room = slots or self.dataset.meta.context - SHORTEST_TRACE
+        if largest > tokenizer.num_variables or longest > tokenizer.longest or len(clauses) > room:
             raise DataError(
                 f"the formula has variables up to {largest}, {len(clauses)} clauses and up to {longest} literals a "
                 f"clause, but this model reads {self.fits}"

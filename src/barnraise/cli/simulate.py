@@ -104,6 +104,13 @@ def _print(result: Report) -> None:
     for label, text in _lines(result):
         table.add_row(label, text)
     console.console().print(table)
+    if result.sat is not None:
+        from barnraise.cli.tables import score_tables
+
+        for lines in score_tables(result.sat):
+            console.say()
+            for line in lines:
+                console.console().print(line)
 
 
 def _missing(result: Report) -> str:
@@ -155,11 +162,9 @@ def _lines(result: Report) -> Iterator[tuple[str, str]]:
     for name, target in (losses.targets or {}).items():
         yield "target", f"of {name}: {target.share:.0%} of its prompts, at {target.loss:.3f} nats a token"
     if result.sat is not None:
-        from barnraise.account.scores import by_kind, shares
+        from barnraise.account.scores import lines
 
-        for which, scores, _ in by_kind(result.sat):
-            told = "\n".join(f"{share:>6}  {what}" for share, what in shares(scores))
-            yield "solved", f"of {which}:\n{told}"
+        yield "solved", "\n".join(lines(result.sat))
     fast = f"{speed:,.0f} times as fast as real time"
     yield "simulation", f"{count_text(took.events, 'event')} in {duration_text(took.seconds)} ({fast})"
     yield "ledger", result.ledger_hash

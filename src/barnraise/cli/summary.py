@@ -15,7 +15,7 @@ from barnraise.account.links import recorded
 from barnraise.account.run_status import marks_of
 from barnraise.assembly.ending import Summary
 from barnraise.cli import console
-from barnraise.cli.tables import node_table, total_table
+from barnraise.cli.tables import node_table, score_tables, total_table
 from barnraise.core.errors import RunFailedError
 from barnraise.core.program import program
 from barnraise.core.signals import INTERRUPTED
@@ -23,7 +23,7 @@ from barnraise.core.text import printable
 from barnraise.models.problems import PROBLEM
 
 if TYPE_CHECKING:
-    from barnraise.data.sat.evaluation import SatScores
+    from barnraise.data.sat.scores import SatScores
 
 
 def tell(ending: Summary, *, json: bool) -> None:
@@ -67,7 +67,14 @@ def show(account: Account, scores: SatScores | None) -> None:
         console.say()
     if scores is not None:
         for text in sat.lines(scores):
-            console.say(f"  {text}".rstrip())
+            console.say(f"  {text}")
+        for found in score_tables(scores):
+            console.say()
+            for line in found:
+                screen.print(Text("  ").append_text(line))
+        console.say()
+        for text in sat.example_lines(scores):
+            console.say(f"  {text}")
         console.say()
     for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))

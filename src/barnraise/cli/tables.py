@@ -1,9 +1,9 @@
-"""Tables for the terminal: the nodes of a run, and the traffic of a lab's links."""
+"""Tables for the terminal: the nodes of a run, the traffic of a lab's links, and scores on formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
@@ -25,10 +25,14 @@ from barnraise.account.nodes import (
     NodeRow,
     in_order_of_interest,
 )
+from barnraise.account.scores import tables
 from barnraise.cli.columns import Cell, columns
 from barnraise.core.text import LONGEST_NAME
 from barnraise.core.units import bytes_text
 from barnraise.transport.links.presets import MBIT
+
+if TYPE_CHECKING:
+    from barnraise.data.sat.scores import SatScores
 
 STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILLED: "red", REVOKED: "red"} | {
     SUSPECT: "yellow",
@@ -75,6 +79,13 @@ def _cells(row: NodeRow, seen: bool, lost: bool) -> list[Cell]:
     if seen:
         cells.append(("-" if row.seen is None else f"{row.seen:.1f} s", quiet))
     return cells
+
+
+def score_tables(scores: SatScores) -> Iterator[list[Text]]:
+    """Yield the tables of a model's scores on formulas: by held-out set, and by decisions taken back."""
+    for header, rows in tables(scores):
+        named = [(plain(row[0], LONGEST_NAME), *row[1:]) for row in rows]
+        yield columns([header, *named], "<" + ">" * (len(header) - 1))
 
 
 def use_table(uses: Sequence[LinkUse]) -> list[Text]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from barnraise.assembly.trying import FormulaTrial, TextTrial
 
 MAX_TOKENS = 100_000
+DIMACS = (".cnf", ".dimacs")
+VERDICTS = {True: "satisfiable", False: "unsatisfiable", None: "no verdict"}
 
 
 def try_(
@@ -24,12 +26,16 @@ def try_(
         str | None,
         typer.Argument(
             metavar="[PROMPT]",
-            help="A formula, as '(1 or -2) and 3', or the beginning of a text; asked for on a terminal if left out.",
+            help="A formula, as '(1 or -2) and 3', a DIMACS file (FILE.cnf), or the beginning of a text; asked for "
+            "on a terminal if left out.",
             show_default=False,
         ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(help="Read the formula (DIMACS) or the text from a file.", show_default=False)
+    ] = None,
+    formula: Annotated[
+        str | None, typer.Option(help="A formula, as '(1 or -2) and 3'.", metavar="TEXT", show_default=False)
     ] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Draw a held-out formula.")] = False,
     tokens: Annotated[int, typer.Option(help="Most tokens to write behind a text.", min=1, max=MAX_TOKENS)] = 200,
@@ -41,24 +47,28 @@ def try_(
 ) -> None:
     """Try a run's model, while the run works or after it ended.
 
-    A model of satisfiability solves a formula: its trace is shown step by step, with what the independent checker says
-    of it, and the verdict of a solver. A model of text continues a text. Without a PROMPT, a FILE or --draw the command
-    asks for one after the other on a terminal; an empty formula draws one, Ctrl-D ends.
+    A model of satisfiability solves a formula: its trace is shown in full, with what the independent checker says of
+    it, and the verdict of CaDiCaL (with the extra `sat`, else of barnraise's solver). A model of text
+    continues a text. Without a PROMPT, a file, a formula or --draw the command asks for one after the other on a
+    terminal; an empty formula draws one, Ctrl-D ends.
     """
-    if sum((prompt is not None, file is not None, draw)) > 1:
-        raise InputError("give one of PROMPT, --file and --draw")
+    if sum((prompt is not None, file is not None, formula is not None, draw)) > 1:
+        raise InputError("give one of PROMPT, --file, --formula and --draw")
+    if prompt is not None and prompt.lower().endswith(DIMACS):
+        file, prompt = Path(prompt), None
     from transformers.utils import logging
 
     from barnraise.assembly.trying import FormulaTrial, opened
     from barnraise.ledger import RunDirectory
 
     logging.disable_progress_bar()
-    given = _given(prompt, file)
+    given = _given(prompt if formula is None else formula, file)
     with opened(RunDirectory.open(run_dir), warn=console.warn) as trial:
         if isinstance(trial, FormulaTrial):
-            answer = _formulas(trial, json)
-        elif draw:
-            raise InputError("--draw draws a formula, but this model was trained on text; give the beginning of a text")
+            answer = _formulas(trial, json, "<text>" if file is None else str(file))
+        elif draw or formula is not None:
+            option = "--draw" if draw else "--formula"
+            raise InputError(f"{option} is for formulas, but this model was trained on text; give a text's beginning")
         else:
             answer = _texts(trial, tokens, temperature, json)
         if given is not None or draw:
@@ -72,29 +82,36 @@ def _given(prompt: str | None, file: Path | None) -> str | None:
     if file is None:
         return prompt if prompt is not None or sys.stdin.isatty() else sys.stdin.read()
     try:
-        return file.read_text("utf-8")
+        text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(f"{file} cannot be read ({reason}); give a DIMACS file or a text") from None
+    if not text.strip():
+        raise InputError(f"{file} is empty; give a DIMACS file or a text")
+    return text
 
 
-def _formulas(trial: FormulaTrial, json: bool) -> Callable[[str, int], None]:
-    """Return a function that solves one formula and prints the result, and draws one for an empty text."""
+def _formulas(trial: FormulaTrial, json: bool, source: str) -> Callable[[str, int], None]:
+    """Return a function that solves one formula and prints the result, and draws one for an empty text.
+
+    `source` names the formula in messages.
+    """
 
     def answer(text: str, seed: int) -> None:
         from barnraise.data.sat.formula_text import parse
 
-        formula = parse(text) if text.strip() else trial.held_out(seed)
+        formula = parse(text, source) if text.strip() else trial.held_out(seed)
         solved = trial.solve(formula)
         if json:
             console.emit_json(solved.as_json())
             return
-        claims = {True: "satisfiable", False: "unsatisfiable", None: "nothing"}[solved.claims]
-        right = "right" if solved.claims is solved.satisfiable else "wrong"
+        truth, claims = solved.ruling.satisfiable, solved.claims
+        right = "" if truth is None else " (right)" if claims is truth else " (wrong)"
         console.say(solved.shown)
         if solved.unlike:
             console.note(f"note: {solved.unlike}; expect mistakes")
-        console.say(f"model: {claims} ({right}); solver: {'satisfiable' if solved.satisfiable else 'unsatisfiable'}")
+        console.say(f"model: {VERDICTS[claims]}{right}")
+        console.say(f"{solved.ruling.solver}: {VERDICTS[truth]}")
 
     return answer
 

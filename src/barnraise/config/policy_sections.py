@@ -213,6 +213,16 @@ class EvaluationSection(Section):
         description="Prompts to complete as samples, instead of held-out ones; with a chat template each is a user's "
         "message.",
     )
+    sat_samples: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Traces that the model writes of each held-out formula at the end of a run (data of kind sat). "
+        "From 2 on the checker chooses among them, as a second figure: the greedy one, the others drawn.",
+    )
+    sat_temperature: float = Field(
+        default=0.7, ge=0.05, le=10.0, description="Temperature at which these traces are drawn, but for the first."
+    )
     average: Share = Field(
         default=0.0,
         description="Evaluate and export an average of the versions that looks back over about this share of the run, "

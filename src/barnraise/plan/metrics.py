@@ -53,6 +53,9 @@ def num_questions(run_file: RunFile) -> int:
 
 def metric_problems(run_file: RunFile) -> Iterator[Problem]:
     """Yield problems of metrics: unknown names, functions that cannot be imported, data that lacks what they need."""
+    if (number := run_file.evaluation.sat_samples) > 1 and not isinstance(run_file.data, SatData):
+        text = f"is {number}, but data of kind {run_file.data.kind} has no formulas; leave it out"
+        yield Problem(("evaluation", "sat_samples"), text)
     for place, name in enumerate(run_file.evaluation.metrics):
         path = ("evaluation", "metrics", place)
         try:

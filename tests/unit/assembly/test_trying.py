@@ -14,6 +14,7 @@ from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import dimacs, formula_text, traces
 from barnraise.data.sat.dimacs import Formula
 from barnraise.data.sat.formulas import Formulas
+from barnraise.data.sat.oracle import CADICAL
 from barnraise.data.shards import Dataset
 
 
@@ -94,10 +95,29 @@ def test_a_trace_that_the_checker_accepts_is_told_so(formulas: Dataset) -> None:
     trial = FormulaTrial(Oracle(formulas), formulas)
     solved = trial.solve(formula_text.parse("(1 or -2) and 2"))
     assert solved.proved
-    assert solved.claims is solved.satisfiable is True
+    assert solved.claims is solved.ruling.satisfiable is True
+    assert solved.ruling.solver == CADICAL
+    assert solved.as_json()["satisfiable"] is True
+    assert solved.as_json()["solver"] == "CaDiCaL"
     assert "checker: accepted" in solved.shown
-    assert "2 clauses, those that the model was trained on have 6 or more" in solved.unlike
-    assert not trial.solve(formula_text.parse("1, -1")).satisfiable
+    assert "2 clauses, those that the model was trained on have 6 to 6" in solved.unlike
+    assert not trial.solve(formula_text.parse("1, -1")).ruling.satisfiable
+
+
+def test_a_model_of_trails_reads_formulas_up_to_its_context(tmp_path: Path) -> None:
+    kind = Formulas(variables=(3, 3), clause_ratio=2.0, clause_lengths=(2, 2))
+    options = sat.SatOptions(kind, style="trail", prompt="literals", context=40, examples=50, held_out=20)
+    sat.build(tmp_path / "data", options)
+    dataset = Dataset.open(tmp_path / "data")
+    trial = FormulaTrial(Oracle(dataset), dataset)
+    solved = trial.solve(formula_text.parse("1 2, -1 2, 1 -2, -1 -2"))
+    assert solved.proved
+    assert solved.ruling.satisfiable is solved.claims is False
+    assert "conflict: unsatisfiable" in solved.shown
+    assert "4 clauses, those that the model was trained on have 6 to 6" in solved.unlike
+    assert "8 clauses" in trial.solve(formula_text.parse(", ".join(["1 2"] * 8))).unlike
+    with pytest.raises(DataError, match="the formula takes 42 tokens, but this model reads up to 3 variables, 36 tok"):
+        trial.solve(formula_text.parse(", ".join(["1 2"] * 20)))
 
 
 def test_an_untrained_model_proves_nothing(formulas: Dataset) -> None:
@@ -111,7 +131,9 @@ def test_held_out_formulas_are_drawn_search_among_them(formulas: Dataset) -> Non
     trial = FormulaTrial(None, formulas)
     drawn = {trial.held_out(seed).canonical() for seed in range(40)}
     held = {trial.tokenizer.formula(row).canonical() for row in formulas.held_out()["tokens"].tolist()}
-    searched = {trial.tokenizer.formula(row).canonical() for row in sat.backtracking(formulas).tolist()}
+    searched = {
+        trial.tokenizer.formula(row).canonical() for one in sat.held_out_sets(formulas, 100)[1:] for row in one.rows
+    }
     assert drawn <= held | searched
     assert drawn & searched
     assert trial.held_out(5) == trial.held_out(5)

@@ -23,7 +23,7 @@ from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.training.causal_lm import CausalLM
 from barnraise.training.metrics import measures
-from barnraise.training.metrics.generation import Stopped, greedy
+from barnraise.training.metrics.generation import Stopped, drawn, greedy
 from barnraise.training.metrics.measures import HeldOutData, choice_accuracy, exact_match
 
 FORM = ChatForm("instruct", ByteTokenizer(), None, "completion", 48)
@@ -137,6 +137,42 @@ def test_a_row_is_completed_as_it_is_alone(taught: tuple[Any, Dataset, list[Sum]
     most = [number % 3 for number in range(20)]
     cut = greedy(model, prompts, context=30, stops=(), most=most)
     assert cut == [completion[:count] for completion, count in zip(together, most, strict=True)]
+
+
+def test_rows_that_are_over_change_nothing_for_the_others(taught: tuple[Any, Dataset, list[Sum]]) -> None:
+    """Rows end at lengths of their own, so that the batch gets smaller again and again."""
+    model, _, asked = taught
+    prompts = [list(question.prompt.encode()) for question in asked[:16]]
+    most = [1 + 3 * (number % 5) for number in range(16)]
+    together = greedy(model, prompts, context=48, stops=(), most=most)
+    alone = [
+        greedy(model, [prompt], context=48, stops=(), most=[count])[0]
+        for prompt, count in zip(prompts, most, strict=True)
+    ]
+    assert together == alone
+    assert [len(row) for row in together] == most
+
+
+def test_drawn_completions_follow_the_seed_and_the_temperature(taught: tuple[Any, Dataset, list[Sum]]) -> None:
+    model, _, asked = taught
+    prompts = [list(question.prompt.encode()) for question in asked[:20]]
+
+    def draw(temperature: float, seed: int) -> list[list[int]]:
+        return drawn(model, prompts, context=30, stops=(256,), temperature=temperature, seed=seed)
+
+    assert draw(1.0, 1) == draw(1.0, 1) != draw(1.0, 2)
+    assert draw(0.001, 1) == draw(0.001, 2) == greedy(model, prompts, context=30, stops=(256,))
+
+
+def test_tokens_are_drawn_as_often_as_the_model_expects_them(taught: tuple[Any, Dataset, list[Sum]]) -> None:
+    model, _, asked = taught
+    prompt = list(asked[0].prompt.encode())
+    with torch.no_grad():
+        shares = (model(torch.tensor([prompt])).logits[0, -1] / 2.0).softmax(-1)
+    rows = drawn(model, [prompt] * 2000, context=30, stops=(), temperature=2.0, seed=0, most=[1] * 2000)
+    likeliest = int(shares.argmax())
+    seen = sum(row == [likeliest] for row in rows) / 2000
+    assert abs(seen - float(shares[likeliest])) < 0.05
 
 
 def test_generation_ends_when_it_is_stopped(taught: tuple[Any, Dataset, list[Sum]]) -> None:

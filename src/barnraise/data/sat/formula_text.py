@@ -18,8 +18,10 @@ _LITERAL, _OR, _END = r"(?P<literal>(?:-|~|not\b)?\s*x?[0-9]{1,6})", r"or\b|\|\|
 _WORD = re.compile(rf"\s*(?:{_LITERAL}|{_OR}|{_END})")
 
 
-def parse(text: str) -> Formula:
+def parse(text: str, source: str = "<text>") -> Formula:
     """Parse a formula as users type it; its variables are those up to the largest that it names.
+
+    `source` names a DIMACS text in messages.
 
     Raises DataError with the place that cannot be read, DimacsError for a damaged DIMACS text.
 
@@ -27,7 +29,7 @@ def parse(text: str) -> Formula:
     (((1, -2), (3,)), ((1, -2), (3,)))
     """
     if re.search(r"^p\s+cnf\b", text, re.MULTILINE):
-        return dimacs.parse(text)
+        return dimacs.parse(text, source=source)
     if len(text) > MAX_LETTERS:
         raise DataError(
             f"the formula has {len(text):,} letters, but may have {MAX_LETTERS:,}; give it in a DIMACS file"

@@ -43,7 +43,7 @@ CATALOG = Catalog(
         Entry(
             "formulas",
             "barnraise.training.metrics.measures:formulas",
-            "shares of right verdicts, accepted traces and accepted steps on held-out formulas",
+            "shares of right verdicts and accepted traces on formulas that need search, and on each held-out set",
             declares=Traits(FORMULAS),
         ),
         Entry(

@@ -1,4 +1,4 @@
-"""Greedy generation: the likeliest next token again and again, with the keys and values of earlier tokens kept."""
+"""Generation of text: the likeliest next token again and again, or a drawn one; keys and values of tokens are kept."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 BATCH_ROWS = 16
 
 TOKENS_AT_ONCE = 2048
 """Tokens that pass through the model at once, at most, unless one row has more: their logits are all in memory."""
 
+WORTH_DROPPING = 0.75
+"""Share of a batch's rows that are not over, from which on those that are over leave it: leaving copies the cache."""
+
 Tokens = Sequence[int]
+Choose = Callable[[Tensor], Tensor]
+"""Chooses the next tokens of rows, [rows], from their logits, [rows, tokens]."""
 
 
 class Stopped(Exception):
@@ -28,6 +34,7 @@ def greedy(
     most: Sequence[int] | None = None,
     batch: int = BATCH_ROWS,
     stopped: Callable[[], bool] = lambda: False,
+    choose: Choose = lambda logits: logits.argmax(-1),
 ) -> list[list[int]]:
     """Return the completion of each prompt: up to a token of `stops`, which ends it, or `context` tokens in all.
 
@@ -41,9 +48,30 @@ def greedy(
     lengths = {row: len(prompts[row]) for row in range(len(prompts)) if most[row] > 0}
     for rows in batches_of(lengths, batch):
         together = _Together([prompts[row] for row in rows], [most[row] for row in rows], frozenset(stops))
-        for row, completion in zip(rows, together.run(module, stopped), strict=True):
+        for row, completion in zip(rows, together.run(module, stopped, choose), strict=True):
             found[row] = completion
     return found
+
+
+def drawn(
+    module: Any,
+    prompts: Sequence[Tokens],
+    *,
+    context: int,
+    stops: Collection[int],
+    temperature: float,
+    seed: int,
+    most: Sequence[int] | None = None,
+    batch: int = BATCH_ROWS,
+) -> list[list[int]]:
+    """Return completions as `greedy` does, with tokens drawn at `temperature`; the seed and the prompts decide them."""
+    chance = torch.Generator().manual_seed(seed)
+
+    def choose(logits: Tensor) -> Tensor:
+        shares = (logits.float().cpu() / temperature).softmax(-1)
+        return torch.multinomial(shares, 1, generator=chance)[:, 0]
+
+    return greedy(module, prompts, context=context, stops=stops, most=most, batch=batch, choose=choose)
 
 
 def batches_of(lengths: Mapping[int, int], most: int = BATCH_ROWS) -> Iterator[list[int]]:
@@ -63,28 +91,33 @@ def batches_of(lengths: Mapping[int, int], most: int = BATCH_ROWS) -> Iterator[l
 
 
 class _Together:
-    """Rows that advance together, those with the shortest prompts first."""
+    """Rows that advance together, those with the shortest prompts first; rows that ended are dropped on the way."""
 
     def __init__(self, prompts: Sequence[Tokens], most: Sequence[int], stops: frozenset[int]) -> None:
         self.prompts, self.most, self.stops = prompts, most, stops
         self.written: list[list[int]] = [[] for _ in prompts]
         self.ended = [False] * len(prompts)
 
-    def run(self, module: Any, stopped: Callable[[], bool]) -> list[list[int]]:
-        place, cache = min(map(len, self.prompts)), None
-        given = torch.tensor([list(prompt[:place]) for prompt in self.prompts])
+    def run(self, module: Any, stopped: Callable[[], bool], choose: Choose) -> list[list[int]]:
+        place, cache, device = min(map(len, self.prompts)), None, getattr(module, "device", None)
+        rows = list(range(len(self.prompts)))
+        given = torch.tensor([list(prompt[:place]) for prompt in self.prompts], device=device)
         with torch.inference_mode():
             while True:
                 if stopped():
                     raise Stopped
-                seen = torch.ones(len(self.prompts), place, dtype=torch.int64)
+                seen = torch.ones(len(rows), place, dtype=torch.int64, device=device)
                 output = module(input_ids=given, attention_mask=seen, past_key_values=cache, use_cache=True)
                 cache = output.past_key_values
-                chosen = output.logits[:, -1].argmax(-1).tolist()
-                tokens = [self._next(row, place, token) for row, token in enumerate(chosen)]
+                chosen = choose(output.logits[:, -1]).tolist()
+                tokens = [self._next(row, place, token) for row, token in zip(rows, chosen, strict=True)]
                 if all(self.ended):
                     return self.written
-                given, place = torch.tensor(tokens)[:, None], place + 1
+                kept = [at for at, row in enumerate(rows) if not self.ended[row]]
+                if len(kept) <= WORTH_DROPPING * len(rows) and _selects(cache):
+                    cache.batch_select_indices(torch.tensor(kept, device=device))
+                    rows, tokens = [rows[at] for at in kept], [tokens[at] for at in kept]
+                given, place = torch.tensor(tokens, device=device)[:, None], place + 1
 
     def _next(self, row: int, place: int, chosen: int) -> int:
         """Return the token at `place` of a row: of its prompt, or the chosen one, which is then written."""
@@ -94,3 +127,9 @@ class _Together:
             self.written[row].append(chosen)
             self.ended[row] = chosen in self.stops or len(self.written[row]) >= self.most[row]
         return chosen
+
+
+def _selects(cache: Any) -> bool:
+    """Return whether rows can be chosen from the cache of a model: those of recurrent layers cannot."""
+    layers = getattr(cache, "layers", ())
+    return bool(layers) and all(hasattr(layer, "batch_select_indices") for layer in layers)

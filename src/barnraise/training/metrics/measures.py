@@ -114,20 +114,26 @@ def log_likelihoods(
 
 
 def formulas(module: nn.Module, held: HeldOutData) -> Figures:
-    """Return how well the model solves held-out formulas, by the checker of traces."""
+    """Return how well the model solves held-out formulas, by the checker of traces.
+
+    First on the formulas that need search, where there are some, then on each held-out set.
+    """
     from barnraise.data.sat.evaluation import evaluate
 
     meta = held.dataset.meta
     stops = () if meta.eos_id is None else (meta.eos_id,)
 
-    def generate(prompts: list[list[int]]) -> list[list[int]]:
-        return greedy(module, prompts, context=meta.context, stops=stops, stopped=held.stopped)
+    def generate(prompts: list[list[int]], most: int) -> list[list[int]]:
+        each = [most] * len(prompts)
+        return greedy(module, prompts, context=meta.context, stops=stops, most=each, stopped=held.stopped)
 
     scores = evaluate(held.dataset, generate, limit=held.rows)
+    tallies = {"search": scores.searched} | {scored.name: scored.all for scored in scores.sets}
     return {
-        "verdicts_right": scores.verdicts_right,
-        "traces_accepted": scores.traces_accepted,
-        "steps_accepted": scores.steps_accepted,
+        f"{name}/{figure}": right / tally.formulas
+        for name, tally in tallies.items()
+        if tally.formulas
+        for figure, right in (("verdicts", tally.verdicts), ("whole traces", tally.traces))
     }
 
 

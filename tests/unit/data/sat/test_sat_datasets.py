@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ import pytest
 from barnraise.core.errors import DataError, InputError
 from barnraise.data import shards
 from barnraise.data.sat import dataset as sat
-from barnraise.data.sat import dpll, traces
-from barnraise.data.sat import evaluation as sat_evaluation
+from barnraise.data.sat import dpll
 from barnraise.data.sat.dataset import SatOptions
-from barnraise.data.sat.dimacs import Formula
 from barnraise.data.sat.tokenizer import SatTokenizer
 
 SMALL: dict[str, Any] = {"examples": 300, "held_out": 40}
@@ -159,20 +156,6 @@ def test_a_damaged_record_is_a_data_error(tmp_path: Path) -> None:
         sat.options_of(dataset)
 
 
-def test_the_solver_itself_scores_full_marks(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data", context=72)
-    rows = dataset.held_out()["tokens"].tolist()
-
-    def solver(prompts: list[list[int]]) -> Sequence[Sequence[int]]:
-        return [row[len(prompt) :] for row, prompt in zip(rows, prompts, strict=True)]
-
-    scores = sat_evaluation.evaluate(dataset, solver)
-    assert (scores.steps_accepted, scores.traces_accepted, scores.verdicts_right) == (1.0, 1.0, 1.0)
-    assert (scores.formulas, scores.majority) == (40, 0.5)
-    assert scores.example.splitlines()[0].startswith("formula: (")
-    assert scores.example.splitlines()[-1] == "checker: accepted"
-
-
 def test_formulas_that_need_search_are_kept_apart(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
     tokenizer = SatTokenizer.load(dataset.folder)
@@ -200,40 +183,6 @@ def test_prompts_of_trails_are_not_padded(tmp_path: Path) -> None:
     assert {row.index(tokenizer.colon_id) - 1 for row in rows.tolist()} == {9, 12}
 
 
-def test_the_solvers_trails_score_full_marks(tmp_path: Path) -> None:
-    options = FAMILIES["trail"] | {"held_out_backtracking": 20}
-    dataset = build(tmp_path / "data", **options)
-    assert SatOptions.of(**options).slots == 0
-    tokenizer = SatTokenizer.load(dataset.folder)
-    solver = dpll.Solver(style="trail", heuristic="lowest")
-
-    def solve(prompts: list[list[int]]) -> list[list[int]]:
-        found = [solver.solve(tokenizer.formula(prompt)).trace for prompt in prompts]
-        return [[*tokenizer.encode_tokens(trace), tokenizer.eos_id] for trace in found]
-
-    scores = sat_evaluation.evaluate(dataset, solve)
-    assert (scores.steps_accepted, scores.traces_accepted, scores.verdicts_right) == (1.0, 1.0, 1.0)
-    assert scores.propagation == 0.5, "no formula of 3-SAT is settled before the first decision"
-    assert scores.backtracking is not None
-    assert scores.backtracking.traces_accepted == 1.0
-    shown = scores.backtracking.example.splitlines()
-    assert shown[1].endswith("F")
-    assert shown[-1] == "checker: accepted"
-
-
-def test_a_wrong_copy_is_shown_where_it_is() -> None:
-    formula = Formula(3, ((1, 2), (1, -2), (-1, 2, 3), (-1, -2), (-1, -3)))
-    trace = ["D1", "-2", "3", "F", "1", "2", "F", "UNSAT"]
-    score = traces.score(formula, trace, style="trail")
-    assert sat_evaluation.show(formula, trace, score, style="trail").splitlines()[1:] == [
-        "  D1 -2 3 F",
-        "  1  <- not accepted",
-        "  2 F",
-        "  UNSAT",
-        "checker: refused: step 4 (F 1): token 1 of the trail is -1, but the copy has 1",
-    ]
-
-
 def test_held_out_sets_are_named_and_their_rows_have_no_padding(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
     natural, search = sat.held_out_sets(dataset)
@@ -252,7 +201,6 @@ def test_where_none_needs_search_there_are_none(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", **options, examples=1, held_out=2, held_out_backtracking=5)
     assert len(sat.backtracking(dataset)) == 0
     assert [found.name for found in sat.held_out_sets(dataset)] == ["held out"]
-    assert sat_evaluation.evaluate(dataset, lambda prompts: [[] for _ in prompts]).backtracking is None
 
 
 def test_a_cut_file_of_searched_formulas_is_a_data_error(tmp_path: Path) -> None:
@@ -261,40 +209,3 @@ def test_a_cut_file_of_searched_formulas_is_a_data_error(tmp_path: Path) -> None
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(DataError, match="make the dataset again"):
         sat.backtracking(dataset)
-
-
-def test_scores_contain_the_accuracy_of_unit_propagation(tmp_path: Path) -> None:
-    """Saying "unsatisfiable" exactly where unit propagation conflicts scores what `propagation` says, on both kinds."""
-    dataset = build(tmp_path / "data", context=120, held_out=400, held_out_backtracking=20)
-    tokenizer = SatTokenizer.load(dataset.folder)
-
-    def propagate(prompts: list[list[int]]) -> list[list[int]]:
-        found = []
-        for prompt in prompts:
-            clauses = [set(clause) for clause in tokenizer.formula(prompt).clauses]
-            while unit := next((next(iter(clause)) for clause in clauses if len(clause) == 1), 0):
-                clauses = [clause - {-unit} for clause in clauses if unit not in clause]
-            found.append([*tokenizer.encode("SAT" if all(clauses) else "UNSAT"), tokenizer.eos_id])
-        return found
-
-    scores = sat_evaluation.evaluate(dataset, propagate)
-    assert scores.backtracking is not None
-    assert 0.5 < scores.verdicts_right == scores.propagation < 1
-    assert scores.backtracking.formulas == 20
-    assert scores.backtracking.verdicts_right == scores.backtracking.propagation == 0.5
-
-
-def test_guessing_scores_what_guessing_deserves(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data")
-    tokenizer = SatTokenizer.load(dataset.folder)
-    guess = tokenizer.encode("UNSAT")
-    scores = sat_evaluation.evaluate(dataset, lambda prompts: [[*guess, tokenizer.eos_id]] * len(prompts), limit=20)
-    assert scores.formulas == 20
-    assert scores.traces_accepted == scores.steps_accepted == 0
-    assert 0 < scores.verdicts_right < 1
-    silent = sat_evaluation.evaluate(dataset, lambda prompts: [[] for _ in prompts])
-    assert (silent.verdicts_right, silent.traces_accepted) == (0, 0)
-    rambling = sat_evaluation.evaluate(dataset, lambda prompts: [[0, 99, *guess] for _ in prompts])
-    assert rambling.steps_accepted == 0
-    with pytest.raises(DataError, match="1 completions came back"):
-        sat_evaluation.evaluate(dataset, lambda prompts: [[]])
