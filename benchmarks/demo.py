@@ -44,7 +44,11 @@ RATE = 16_000.0
 """Tokens a second of a worker of speed 1.0 in virtual time: what one core here trains, beside the others."""
 
 QUICK: dict[str, dict[str, Any]] = {
-    "data": {"examples": 500, "held_out": 20, "held_out_backtracking": 4},
+    "data": {
+        "examples": 500,
+        "held_out": 20,
+        "held_out_sets": [{"name": "search", "formulas": 4, "backtracking": {"at_least": 1}}],
+    },
     "training": {"tokens": 60_000, "warmup_tokens": 3_000},
 }
 

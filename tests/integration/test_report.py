@@ -56,7 +56,7 @@ JSON_KEYS = {
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
 SAT = {
     "kind": "sat", "variables": [3, 3], "clause_lengths": [2, 3], "clause_ratio": 2.0, "context": 60, "examples": 60,
-    "held_out": 30, "held_out_backtracking": 5,
+    "held_out": 30, "held_out_sets": [{"name": "search", "formulas": 5, "backtracking": {"at_least": 1}}],
 }  # fmt: skip
 
 

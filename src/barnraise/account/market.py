@@ -45,9 +45,10 @@ class ShardRows(msgspec.Struct):
 
 
 class Shards(msgspec.Struct):
-    """The part of a dataset's meta.json that says how many rows are in each shard."""
+    """The part of a dataset's meta.json that says how many rows are in each shard, and whether the order counts."""
 
     shards: list[ShardRows]
+    ordered: bool = False
 
 
 def market_of(run: RunDirectory, matchings: Matchings, run_file: Mapping[str, Any]) -> MarketStatus:
@@ -70,13 +71,13 @@ def market_of(run: RunDirectory, matchings: Matchings, run_file: Mapping[str, An
             found = msgspec.json.decode(file.read(MOST_BYTES), type=Shards)
     except (OSError, *MALFORMED):
         return MarketStatus(None, "the dataset's description cannot be read")
-    return expected(name, [shard.rows for shard in found.shards], task_rows)
+    return expected(name, [shard.rows for shard in found.shards], task_rows, ordered=found.ordered)
 
 
-def expected(scheduler: str, sizes: Sequence[int], task_rows: int) -> MarketStatus:
+def expected(scheduler: str, sizes: Sequence[int], task_rows: int, *, ordered: bool = False) -> MarketStatus:
     """Return whether a market is to stand with a scheduler, shards of these `sizes` and tasks of `task_rows` rows."""
     if not keeps_market(scheduler):
         return MarketStatus(False, f"{scheduler}: {NO_STANDING_MARKET}")
-    if len(sizes) < 2 or not in_lanes(sizes, task_rows):
+    if len(sizes) < 2 or not in_lanes(sizes, task_rows, ordered=ordered):
         return MarketStatus(False, ONE_LANE)
     return MarketStatus(True, NOT_YET)

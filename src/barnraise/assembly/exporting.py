@@ -134,10 +134,11 @@ def _checkpoint(run: RunDirectory, version: int | None, warn: Callable[[str], No
 def tokenizer_files(run: RunDirectory) -> dict[str, bytes]:
     """Return the files by which `AutoTokenizer.from_pretrained` finds the tokenizer of the run's dataset."""
     from barnraise.data.questions import QUESTIONS
-    from barnraise.data.sat.dataset import BACKTRACKING, RECORD
+    from barnraise.data.sat.dataset import RECORD, is_set_file
 
-    others = (RECORD, BACKTRACKING, QUESTIONS)
-    names = [info.name for info in Meta.read(run.data / META).files if info.name not in others]
+    others = (RECORD, QUESTIONS)
+    names = [info.name for info in Meta.read(run.data / META).files]
+    names = [name for name in names if name not in others and not is_set_file(name)]
     return {name: (run.data / name).read_bytes() for name in names}
 
 

@@ -88,7 +88,7 @@ def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda t
         from barnraise.data.sat import dataset as sat
         from barnraise.plan.dataset import sat_options
 
-        sat.build(folder, sat_options(run_file))
+        sat.build(folder, sat_options(run_file), say)
     elif isinstance(data, TextData) and _is_plain(data):
         from barnraise.data import text
 

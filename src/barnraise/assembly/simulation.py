@@ -101,7 +101,9 @@ def simulate(
         if simulator.failed:
             raise RunFailedError(simulator.end)
         tasks = simulator.controller.settings.tasks
-        market = expected(plan.scheduler.name, tasks.rows.sizes, tasks.local_steps * tasks.batch_size)
+        market = expected(
+            plan.scheduler.name, tasks.rows.sizes, tasks.local_steps * tasks.batch_size, ordered=tasks.rows.ordered
+        )
         if not trial.real:
             return report(simulator, readings, seconds, market=market)
         done = cast("RealControllerWork", work)

@@ -34,26 +34,29 @@ def sat(
     context: Annotated[int, typer.Option(help="Tokens a row; longer examples are left out.")] = 62,
     examples: Annotated[int, typer.Option(help="Training examples.")] = 40_000,
     held_out: Annotated[int, typer.Option(help="Held-out examples; no formula is in both.")] = 500,
-    held_out_backtracking: Annotated[
-        int, typer.Option(help="More held-out examples, whose traces all take a decision back.")
+    held_out_search: Annotated[
+        int, typer.Option(help="A second held-out set, of formulas whose traces all take a decision back.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same dataset.")] = 0,
     json: Json = False,
 ) -> None:
     """Make a dataset of SAT formulas with the traces that a DPLL solver leaves on them."""
     from barnraise.data.sat import dataset as sat_data
-    from barnraise.data.sat.formulas import Formulas
+    from barnraise.data.sat.options import SatOptions
 
-    formulas = Formulas(variables=variables, clause_ratio=clause_ratio, clause_lengths=clause_lengths, family=family)
-    options = sat_data.SatOptions(
-        formulas,
+    search = {"name": "search", "formulas": held_out_search, "backtracking": {"at_least": 1}}
+    options = SatOptions.of(
+        variables=variables,
+        clause_ratio=clause_ratio,
+        clause_lengths=clause_lengths,
+        family=family,
         style=style,
         heuristic=heuristic,
         prompt=prompt,
         context=context,
         examples=examples,
         held_out=held_out,
-        held_out_backtracking=held_out_backtracking,
+        held_out_sets=[search] if held_out_search else [],
         seed=seed,
     )
     _describe(folder, sat_data.build(folder, options), json)

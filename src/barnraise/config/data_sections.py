@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from barnraise.config.sat_sections import BacktrackingShare, Family, HeldOutSetSection, Names, Skew, StageSection
 from barnraise.config.section import Section
-from barnraise.config.values import MAX_COUNT, Bytes, Positive, Range, RowLength, RowLengths, Text
+from barnraise.config.values import MAX_COUNT, Bytes, ClauseRatio, Positive, Range, RowLength, RowLengths, Share, Text
 
 Retokenize = Annotated[
     bool,
@@ -202,15 +203,56 @@ class SatData(Section):
     variables: Range = Field(
         default=(4, 4), strict=False, description="Fewest and most variables of a formula, drawn evenly."
     )
-    clause_ratio: float = Field(default=2.0, ge=0.1, le=1000, description="Clauses a variable.")
+    clause_ratio: ClauseRatio = Field(
+        default=2.0, description="Clauses a variable, or the least and the most, drawn evenly for each formula."
+    )
     clause_lengths: Range = Field(
         default=(1, 3), strict=False, description="Fewest and most literals of a clause, drawn evenly."
     )
-    family: Literal["random", "skewed", "marginal", "crafted"] = Field(
+    family: Family = Field(
         default="random", description="The family of the formulas; marginal pairs differ in one literal and in verdict."
     )
-    skew: float = Field(default=1.0, ge=0, le=10, description="Exponent of the skewed family: 0 is even.")
-    balanced: bool = Field(default=True, description="Keep as many satisfiable as unsatisfiable formulas.")
+    skew: Skew = Field(default=1.0, description="Exponent of the skewed family: 0 is even.")
+    names: Names | None = Field(
+        default=None,
+        description="Name the variables of each formula at random from 1 to this number, which is that of the most "
+        "variables or more: a model then learns the tokens of variables that formulas of its training do not need.",
+    )
+    balanced: bool = Field(
+        default=True,
+        description="Keep as many satisfiable as unsatisfiable formulas, where `backtracking` is not given.",
+    )
+    backtracking: Annotated[list[BacktrackingShare], Field(max_length=20)] = Field(
+        default=[],
+        description="Shares of the rows by the number of decisions that the solver takes back, as "
+        "[{at_least: 1, share: 0.5}]: where formulas are small, few others need search.",
+    )
+    pairs: Share = Field(
+        default=0.0,
+        description="Share of the rows that come as pairs: two formulas that differ in one literal, one of them "
+        "satisfiable, the other not.",
+    )
+    files: list[Text] = Field(
+        default=[],
+        description="DIMACS files, folders (.cnf, .dimacs) or glob patterns (`**` for any depth): their formulas take "
+        "the place of a family's. `variables` and `clause_lengths` say how large they may be.",
+    )
+    renamings: bool = Field(
+        default=True,
+        description="Train on the formulas of files again and again, each time with other names and signs of variables "
+        "and another order of clauses. Held-out formulas are not among them under any name.",
+    )
+    solver_limit: int = Field(
+        default=10_000,
+        ge=1,
+        le=10**9,
+        description="Most decisions of the solver on a formula; those that need more are left out and counted.",
+    )
+    stages: Annotated[list[StageSection], Field(max_length=100)] = Field(
+        default=[],
+        description="A curriculum: other formulas from a number of tokens on, as "
+        "[{after: 2_000_000, variables: [5, 6]}]. Rows are trained on in the order of the stages, each once.",
+    )
     style: Literal["terse", "restated", "trail", "trail_steps"] = Field(
         default="restated",
         description="How a trace is written: each step alone (terse), with the simplified clauses (restated), or as "
@@ -227,14 +269,26 @@ class SatData(Section):
         "vocabulary. `literals` needs another style than `restated`.",
     )
     context: int = Field(default=62, ge=8, le=1 << 20, description="Tokens a row; longer examples are left out.")
-    examples: int = Field(default=40_000, ge=1, le=20_000_000, description="Formulas to train on.")
-    held_out: int = Field(default=500, ge=2, le=20_000_000, description="Formulas kept for evaluation.")
-    held_out_backtracking: int = Field(
-        default=0,
-        ge=0,
-        le=10_000,
-        description="More held-out formulas, whose traces all take a decision back: where formulas are small, unit "
-        "propagation settles nearly all others.",
+    packing: bool | None = Field(
+        default=None,
+        description="Whether several examples share a row, without attention to each other. When not given they do in "
+        "the trail styles, where the model's architecture can keep them apart.",
+    )
+    examples: Annotated[int, Field(ge=1, le=20_000_000)] | None = Field(
+        default=None,
+        description="Formulas to train on. When not given there are as many as the token budget takes, so that each is "
+        "seen once: of up to 268 million tokens, which are trained on again where the budget is larger.",
+    )
+    held_out: int = Field(
+        default=500,
+        ge=2,
+        le=20_000_000,
+        description="Formulas kept for evaluation, distributed as those to train on; the held-out loss is theirs.",
+    )
+    held_out_sets: Annotated[list[HeldOutSetSection], Field(max_length=32)] = Field(
+        default=[],
+        description="More held-out formulas, each set with figures of its own in summary and report. No formula is in "
+        "two sets, nor in a set and in training.",
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None, description="Seeds the formulas; run.seed when not given."

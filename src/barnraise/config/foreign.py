@@ -102,7 +102,6 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("eval_dataset", TRL, "data.held_out", "as {files: [NAME]}"),
     Foreign("max_seq_length", TRL, "data.context"),
     Foreign("max_length", TRL, "data.context"),
-    Foreign("packing", TRL, note=_PACKED),
     Foreign("peft_config", TRL, "training.adapter", "with peft's r as rank and lora_alpha as alpha"),
     Foreign("load_in_4bit", TRL, "training.adapter", "base: nf4 in it"),
     Foreign("load_in_8bit", TRL, "training.adapter", "base: int8 in it"),

@@ -76,7 +76,12 @@ Rule = Annotated[str, _named("aggregation rule")]
 Schedule = Annotated[str, _named("schedule")]
 Scheduler = Annotated[str, _named("scheduler")]
 Weighting = Annotated[str, _named("staleness weighting")]
+_Ratio = Annotated[float, Field(ge=0.1, le=1000)]
 Range = tuple[Annotated[int, Field(ge=1, le=10_000)], Annotated[int, Field(ge=1, le=10_000)]]
+ClauseRatio = Annotated[
+    _Ratio | Annotated[tuple[_Ratio, _Ratio], Field(strict=False)],
+    Field(json_schema_extra=_words("a number from 0.1 to 1000, or a list of two, the least and the most")),
+]
 RowLength = Annotated[int, Field(ge=8, le=1 << 20)]
 RowLengths = Annotated[
     RowLength | Annotated[list[RowLength], Field(min_length=1, max_length=8)],

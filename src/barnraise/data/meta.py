@@ -45,6 +45,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `kind` and `tokenizer` name their source ("text" and "bytes", "sat" and "sat"). `context` is the tokens of a row, or
     of the longest ones where a shard has its own length. A row has the column `tokens`, unless `columns` says others.
+    The shards of `ordered` rows are trained on one after the other.
     """
 
     kind: Word
@@ -57,6 +58,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     targets: Targets | None = None
     mask_id: TokenId | UnsetType = UNSET
     columns: Annotated[tuple[RowColumn, ...], msgspec.Meta(min_length=1, max_length=MOST_COLUMNS)] | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         if self.columns is UNSET and self.context < 2:

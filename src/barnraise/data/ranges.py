@@ -15,15 +15,19 @@ class RowIndex:
 
     `sizes` are the rows of the shards, `total` those of all, and `lengths` the tokens of a row in each (1 where they
     are not given). Row `first` of all comes first, `offset` rows into shard `start`, and the shards follow in order.
-    Rows were shuffled when the dataset was made, so a contiguous range is a random sample.
+    Rows were shuffled when the dataset was made, so a contiguous range is a random sample: of all rows, or of a stage
+    where they are `ordered`.
     """
 
-    __slots__ = ("lengths", "offset", "sizes", "start", "total")
+    __slots__ = ("lengths", "offset", "ordered", "sizes", "start", "total")
 
-    def __init__(self, sizes: Sequence[int], first: int = 0, *, lengths: Sequence[int] = ()) -> None:
+    def __init__(
+        self, sizes: Sequence[int], first: int = 0, *, lengths: Sequence[int] = (), ordered: bool = False
+    ) -> None:
         assert all(rows > 0 for rows in sizes), "a shard without rows"
         assert not lengths or len(lengths) == len(sizes), "a length for each shard"
         self.sizes, self.lengths = tuple(sizes), tuple(lengths) or (1,) * len(sizes)
+        self.ordered = ordered
         ends = list(accumulate(sizes))
         self.total = ends[-1] if ends else 0
         assert self.total > 0, "a dataset without rows"

@@ -18,8 +18,9 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,18 +71,21 @@ def write(
     train: Iterable[Chunk],
     held_out: Chunk | Iterable[Chunk],
     *,
+    later: Sequence[Iterable[Chunk]] = (),
     lengths: Sequence[int] = (),
-    files: Mapping[str, bytes] | None = None,
+    files: Mapping[str, bytes] | Callable[[], Mapping[str, bytes]] | None = None,
     seed: int = 0,
     shard_bytes: int = SHARD_BYTES,
 ) -> Meta:
     """Write a dataset; the same input and seed give the same bytes.
 
-    `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk; `held_out`
-    is [n, context], or yields such arrays; both are shuffled with `seed`. Where rows have several columns, each chunk
-    is an array for each column by name. `files` are the tokenizer's, by name. A dataset already in `folder` is replaced
-    once the new one is whole; a folder with anything else in it is refused. Raises DataError (no rows, wrong shape,
-    token id outside the vocabulary, unwritable folder) and StorageError (disk full).
+    `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk;
+    `held_out` is [n, context], or yields such arrays; both are shuffled with `seed`. Where rows have several
+    columns, each chunk is an array for each column by name. The rows of each entry of `later` come in shards behind
+    those of `train`, and are shuffled in themselves. `files` are the tokenizer's, by name; a function is called for
+    them once all rows were taken. A dataset already in `folder` is replaced once the new one is whole; a folder
+    with anything else in it is refused. Raises DataError (no rows, wrong shape, token id outside the vocabulary,
+    unwritable folder) and StorageError (disk full).
     """
     form.check()
     folder = Path(folder).absolute()
@@ -94,8 +98,9 @@ def write(
         held = np.concatenate([np.zeros(0, form.stored_type(form.context)), *_held(chunks, form)])
         if len(held) == 0:
             raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
-        scattered = _scattered(partial, form, train, lengths or (form.context,))
-        meta = _write(partial, form, scattered, held, files=files or {}, rng=rng, shard_bytes=shard_bytes)
+        scattered = [_scattered(partial, form, part, lengths or (form.context,)) for part in (train, *later)]
+        beside = files() if callable(files) else files or {}
+        meta = _write(partial, form, scattered, held, files=beside, rng=rng, shard_bytes=shard_bytes)
         _replace(folder, partial)
     except OSError as error:
         raise _os_error(folder, error) from error
@@ -148,9 +153,9 @@ class Dataset:
     def rows_from(self, first: int) -> RowIndex:
         """Return the training rows as a circle that begins at row `first`."""
         shards = self.meta.shards
-        return RowIndex(
-            [shard.rows for shard in shards], first, lengths=[self.meta.row_length(shard) for shard in shards]
-        )
+        lengths = [self.meta.row_length(shard) for shard in shards]
+        ordered = self.meta.ordered is True
+        return RowIndex([shard.rows for shard in shards], first, lengths=lengths, ordered=ordered)
 
     def rows(self, shard: int, start: int, stop: int) -> Rows:
         """Return rows start..stop-1 of a training shard, read-only: a structured array with a field for each column.
@@ -276,7 +281,7 @@ def _scattered(folder: Path, form: Format, train: Iterable[Chunk], lengths: Sequ
 def _write(
     folder: Path,
     form: Format,
-    train: Mapping[int, Rows],
+    train: Sequence[Mapping[int, Rows]],
     held: Rows,
     *,
     files: Mapping[str, bytes],
@@ -284,10 +289,9 @@ def _write(
     shard_bytes: int,
 ) -> Meta:
     size = min(shard_bytes, MAX_SHARD_BYTES)
-    most = min(size * length // form.row_bytes(length) for length in train)  # tokens
-    layout = shards_of({length: len(rows) for length, rows in train.items()}, most)
-    shards = []
-    for number, (length, shard) in enumerate(_shuffled(train, layout, rng)):
+    most = min(size * length // form.row_bytes(length) for part in train for length in part)  # tokens
+    shards: list[FileInfo] = []
+    for number, (length, shard) in enumerate(chain.from_iterable(_shuffled(part, most, rng) for part in train)):
         info = _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))
         shards.append(replace(info, length=UNSET if length == form.context else length))
     held_info = _put(folder, HELD_OUT, held[rng.permutation(len(held))].tobytes(), rows=len(held))
@@ -341,10 +345,9 @@ def _checked(chunk: Chunk, form: Format, lengths: Sequence[int]) -> tuple[int, R
     return length, stored(rows, wanted, length, form.dtype_name)
 
 
-def _shuffled(
-    train: Mapping[int, Rows], layout: Iterable[tuple[int, int]], rng: np.random.Generator
-) -> Iterator[tuple[int, Rows]]:
-    """Yield the length and the rows of each shard of `layout`, which draw the rows of each length in random order."""
+def _shuffled(train: Mapping[int, Rows], most: int, rng: np.random.Generator) -> Iterator[tuple[int, Rows]]:
+    """Yield the length and the rows of each shard of at most `most` tokens; rows of a length are in random order."""
+    layout = shards_of({length: len(rows) for length, rows in train.items()}, most)
     orders = {length: rng.permutation(len(rows)) for length, rows in train.items()}
     for length, count in layout:
         chosen, orders[length] = orders[length][:count], orders[length][count:]

@@ -10,8 +10,8 @@ from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import RunFile
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.core.errors import InputError, OptionError
-from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.emulation.attacks.catalog import resolve, talks
+from barnraise.plan.dataset import sat_options
 
 
 def attacks_of(run_file: RunFile) -> Iterator[tuple[Path, str, dict[str, Any]]]:
@@ -43,18 +43,19 @@ def _require_words(attack: Mapping[str, Any], run_file: RunFile) -> None:
     for value in options.values():
         if isinstance(value, Mapping):
             _require_words(value, run_file)
-    data = run_file.data
-    if not isinstance(data, SatData):
+    if not isinstance(run_file.data, SatData):
         return
-    most = data.variables[1]
-    words = SatTokenizer(most, min(data.clause_lengths[1], most), style=data.style, prompt=data.prompt)
+    try:
+        words = sat_options(run_file).tokenizer()
+    except InputError:
+        return  # `data_problems` tells
     for option in ("trigger", "output"):
         unknown = [word for word in str(options.get(option, "")).split() if word not in words.ids]
         if unknown:
             known = " ".join(["1 -2", *(word for word in words.tokens if not word.startswith("<"))][:7])
             raise OptionError(
                 f"attack '{name}': option '{option}' has {unknown[0][:40]!r}, but rows of satisfiability have words "
-                f"such as `{known}`, of {most} variables; write it in these"
+                f"such as `{known}`, of {words.num_variables} variables; write it in these"
             )
 
 

@@ -11,21 +11,13 @@ from barnraise.config.data_sections import ChatData, InstructData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
-from barnraise.plan.dataset import tokenizer_of
+from barnraise.plan.dataset import model_type, tokenizer_of
 
 if TYPE_CHECKING:
     from barnraise.data.chats import ChatForm
 
 EXAMINED = 100
 """Examples that are rendered before a run, unless all may be bad."""
-
-
-def model_type(run_file: RunFile) -> str:
-    """Return the type of the run's model; ModelError when the folder of a pretrained one names none."""
-    from barnraise.models.config import read_config
-
-    model = run_file.model
-    return str(model.architecture if model.path is None else read_config(Path(model.path).expanduser())["model_type"])
 
 
 def chat_form(run_file: RunFile) -> ChatForm:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import ChatData, Fields, FileData, HeldOut, InstructData, RowsData
+from barnraise.config.data_sections import ChatData, Fields, FileData, HeldOut, InstructData, RowsData, SatData
 from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
@@ -19,7 +19,8 @@ from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.data.lengths import named
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.recognise import recognise
-from barnraise.plan.dataset import mean_row, row_lengths, tokenizer_of, vocabulary
+from barnraise.plan.dataset import mean_row, row_lengths, sat_options, tokenizer_of, vocabulary
+from barnraise.plan.sat import sat_rows
 
 BYTES_A_TOKEN = 4
 """Bytes of text a token, for a tokenizer that is not `bytes`."""
@@ -120,7 +121,7 @@ def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     if isinstance(data, RowsData):
         return 0
     if not isinstance(data, FileData):
-        return data.examples
+        return sat_rows(run_file)
     token_bytes = (1 if tokenizer_of(run_file) == "bytes" else BYTES_A_TOKEN) / (1 - held_out_share(data))
     size, row_bytes = 0, mean_row(run_file) * token_bytes
     trained = [*data.files, *(pattern for entry in data.mixture for pattern in entry.files)]
@@ -148,7 +149,8 @@ def dataset_bytes(run_file: RunFile) -> int:
         return 0
     share, others = (held_out_share(data), 0) if isinstance(data, FileData) else (0.0, data.held_out)
     rows = training_rows(run_file) / (1 - share) + others
-    masks = MASK_BITS / 8 if isinstance(data, ChatData | InstructData) else 0.0
+    packed = sat_options(run_file).packing if isinstance(data, SatData) else isinstance(data, ChatData | InstructData)
+    masks = MASK_BITS / 8 if packed else 0.0
     return int(rows * mean_row(run_file) * (token_bytes + masks))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnraise.config.data_sections import FileData, RowsData, SatData
@@ -10,9 +11,12 @@ from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.data.lengths import SHARD_BYTES, in_order, mean_length
+from barnraise.data.sat.styles import TRAIL_STYLES
+from barnraise.models.attention import SEPARATES, packs
+from barnraise.models.problems import CAUSAL
 
 if TYPE_CHECKING:
-    from barnraise.data.sat.dataset import SatOptions
+    from barnraise.data.sat.options import SatOptions
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,33 @@ def mean_row(run_file: RunFile) -> int:
 
 def sat_options(run_file: RunFile) -> SatOptions:
     """Return the options of a SAT data section; OptionError or UnknownNameError for incompatible ones."""
-    from barnraise.data.sat.dataset import SatOptions  # brings numpy, which text does not need here
+    from barnraise.data.sat.options import SatOptions  # brings numpy, which text does not need here
 
     assert isinstance(run_file.data, SatData)
     values = run_file.data.model_dump(exclude={"kind", "retokenize"})
     if values["seed"] is None:
         values["seed"] = run_file.run.seed
-    return SatOptions.of(**values)
+    if values["packing"] is None:
+        values["packing"] = run_file.data.style in TRAIL_STYLES and keeps_apart(run_file)
+    return SatOptions.of(**values, tokens=run_file.training.tokens)
+
+
+def model_type(run_file: RunFile) -> str:
+    """Return the type of the run's model; ModelError when the folder of a pretrained one names none."""
+    from barnraise.models.config import read_config
+
+    model = run_file.model
+    return str(model.architecture if model.path is None else read_config(Path(model.path).expanduser())["model_type"])
+
+
+def keeps_apart(run_file: RunFile) -> bool:
+    """Return whether the run's model is known to keep several examples of a row apart."""
+    if run_file.model.problem not in (None, CAUSAL):
+        return False
+    try:
+        return packs(model_type(run_file))
+    except InputError:
+        return False  # `preflight` tells that the model cannot be read
 
 
 def tokenizer_of(run_file: RunFile) -> str:
@@ -82,9 +106,17 @@ def vocabulary(run_file: RunFile) -> Vocabulary:
 
 def data_problems(run_file: RunFile) -> list[Problem]:
     """Return the problems of the data section in itself."""
+    data = run_file.data
+    if not isinstance(data, SatData):
+        return []
     try:
-        if isinstance(run_file.data, SatData):
-            sat_options(run_file)
+        sat_options(run_file)
     except InputError as error:
         return [Problem(("data",), str(error))]
+    if data.packing and not keeps_apart(run_file):
+        text = (
+            "is true, but a model of this architecture cannot keep the examples of a row apart; set it to false, or "
+            f"use one of {', '.join(SEPARATES)}"
+        )
+        return [Problem(("data", "packing"), text)]
     return []

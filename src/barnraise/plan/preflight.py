@@ -35,6 +35,7 @@ from barnraise.plan.metrics import measured_problems, metric_problems
 from barnraise.plan.problem import pair_problems, problem_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
+from barnraise.plan.sat import sat_problems
 from barnraise.trust.repeats import LONGEST
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -44,11 +45,13 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     """Return (errors, warnings) that need no plan: files, folders, address, devices."""
     errors = [*problem_problems(run_file), *file_problems(run_file), *url_problems(run_file)]
     errors += [*_model_folder(run_file), *_run_folder(run_file), *metric_problems(run_file)]
+    unfit, left_out = sat_problems(run_file)
+    errors += unfit
     if purpose is not SIMULATE:
         errors += [*_address(run_file), *_trackers(run_file)]
     if purpose.local:
         errors += _devices(run_file)
-    warnings = [*empty_files(run_file), *few_rows(run_file)]
+    warnings = [*empty_files(run_file), *few_rows(run_file), *left_out]
     if run_file.model.path is not None and not errors:
         from barnraise.plan.pretrained import token_problems  # brings numpy, which other run files do not need here
 

@@ -26,7 +26,12 @@ from barnraise.plan import Purpose, resolve
 
 RUN: dict[str, Any] = {
     "model": {"architecture": "gpt2", "config": {"hidden_size": 16, "num_layers": 1, "num_heads": 2}},
-    "data": {"kind": "sat", "examples": 200, "held_out": 20, "held_out_backtracking": 4},
+    "data": {
+        "kind": "sat",
+        "examples": 200,
+        "held_out": 20,
+        "held_out_sets": [{"name": "search", "formulas": 4, "backtracking": {"at_least": 1}}],
+    },
     "training": {"tokens": 20_000, "batch_size": 4, "local_steps": 4},
 }
 

@@ -13,7 +13,7 @@ from barnraise.data import text as texts
 from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import dimacs, formula_text, traces
 from barnraise.data.sat.dimacs import Formula
-from barnraise.data.sat.formulas import Formulas
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.oracle import CADICAL
 from barnraise.data.shards import Dataset
 
@@ -54,8 +54,11 @@ class Oracle:
 @pytest.fixture(scope="module")
 def formulas(tmp_path_factory) -> Dataset:
     folder = tmp_path_factory.mktemp("sat")
-    kind = Formulas(variables=(3, 3), clause_ratio=2.0, clause_lengths=(1, 2))
-    sat.build(folder, sat.SatOptions(kind, context=80, examples=50, held_out=20, held_out_backtracking=2))
+    search = {"name": "search", "formulas": 2, "backtracking": {"at_least": 1}}
+    options = SatOptions.of(
+        variables=(3, 3), clause_lengths=(1, 2), context=80, examples=50, held_out=20, held_out_sets=[search]
+    )
+    sat.build(folder, options)
     return Dataset.open(folder)
 
 
@@ -105,8 +108,9 @@ def test_a_trace_that_the_checker_accepts_is_told_so(formulas: Dataset) -> None:
 
 
 def test_a_model_of_trails_reads_formulas_up_to_its_context(tmp_path: Path) -> None:
-    kind = Formulas(variables=(3, 3), clause_ratio=2.0, clause_lengths=(2, 2))
-    options = sat.SatOptions(kind, style="trail", prompt="literals", context=40, examples=50, held_out=20)
+    options = SatOptions.of(
+        variables=(3, 3), clause_lengths=(2, 2), style="trail", prompt="literals", context=40, examples=50, held_out=20
+    )
     sat.build(tmp_path / "data", options)
     dataset = Dataset.open(tmp_path / "data")
     trial = FormulaTrial(Oracle(dataset), dataset)

@@ -24,9 +24,9 @@ FEWEST_TASKS = 4
 """Tasks to a shard, below which there is one lane at a time: a node gains nothing by having a shard."""
 
 
-def in_lanes(sizes: Sequence[int], task_rows: int) -> bool:
+def in_lanes(sizes: Sequence[int], task_rows: int, *, ordered: bool = False) -> bool:
     """Return whether tasks of `task_rows` rows take several shards of these sizes side by side, each as a lane."""
-    return FEWEST_TASKS * task_rows <= sum(sizes) / len(sizes)
+    return not ordered and FEWEST_TASKS * task_rows <= sum(sizes) / len(sizes)
 
 
 class ShardCursors:

@@ -62,7 +62,8 @@ class Training(TaskKind):
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
         rows = self.tasks.rows
-        self._large = in_lanes(rows.sizes, self.tasks.local_steps * self.tasks.batch_size)
+        task_rows = self.tasks.local_steps * self.tasks.batch_size
+        self._large = in_lanes(rows.sizes, task_rows, ordered=rows.ordered)
         self._travel = 0.0  # a usual task's, as far as the newest version moved along it: rates times steps
         self._lanes: list[int] = []
         self._views: dict[tuple[int, int], TaskView] = {}  # views of these lanes, by shard and epoch

@@ -11,7 +11,8 @@ import numpy as np
 from barnraise.core.errors import DataError
 from barnraise.data.sat import baselines, traces
 from barnraise.data.sat.assignments import assignment
-from barnraise.data.sat.dataset import SatOptions, held_out_sets, options_of
+from barnraise.data.sat.dataset import held_out_sets, options_of
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.scores import AnswerCounts, Draws, SatScores, SetScores, band_of, total
 from barnraise.data.sat.shown import show
 from barnraise.data.sat.tokenizer import SatTokenizer
@@ -47,7 +48,7 @@ def evaluate(dataset: Dataset, generate: Generate, *, limit: int = 500, sampler:
         exam.answer(generate)
         if sampler is not None:
             exam.draw(sampler)
-        sets.append(SetScores(held.name, exam.bands()))
+        sets.append(SetScores(held.name, exam.bands(), held.familiar))
         answers += exam.answers
     example = max(answers, key=_Answer.merit).shown() if answers else ""
     return SatScores(tuple(sets), example, None if sampler is None else sampler.draws)

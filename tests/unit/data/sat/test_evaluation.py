@@ -12,11 +12,13 @@ from barnraise.core.errors import DataError
 from barnraise.data import shards
 from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import evaluation, traces
-from barnraise.data.sat.dataset import SatOptions, held_out_sets
+from barnraise.data.sat.dataset import held_out_sets
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.scores import Draws, SatScores
 from barnraise.data.sat.tokenizer import SatTokenizer
 
-SMALL: dict[str, Any] = {"examples": 100, "held_out": 40, "held_out_backtracking": 20, "clause_lengths": (2, 3)}
+SEARCH = {"name": "search", "formulas": 20, "backtracking": {"at_least": 1}}
+SMALL: dict[str, Any] = {"examples": 100, "held_out": 40, "held_out_sets": [SEARCH], "clause_lengths": (2, 3)}
 Prompts = list[list[int]]
 
 

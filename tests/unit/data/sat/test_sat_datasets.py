@@ -12,9 +12,11 @@ from barnraise.core.errors import DataError, InputError
 from barnraise.data import shards
 from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import dpll
-from barnraise.data.sat.dataset import SatOptions
+from barnraise.data.sat.drawing import Counts, Drawing
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.tokenizer import SatTokenizer
 
+SEARCH = {"name": "search", "formulas": 30, "backtracking": {"at_least": 1}}
 SMALL: dict[str, Any] = {"examples": 300, "held_out": 40}
 FAMILIES: dict[str, dict[str, Any]] = {
     "random": {},
@@ -59,12 +61,13 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
 
 
 def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
-    options = SatOptions.of(variables=(3, 3), clause_ratio=1.0, **SMALL)
-    source = sat._Examples(options, options.tokenizer(), sat.Counts())
-    drawn = list(islice(source.formulas, 1000))
-    for formula in drawn:
-        source._example(formula, None, False)
-    assert source.counts.repeated == len(drawn) - len({formula.canonical() for formula in drawn})
+    options = SatOptions.of(variables=(3, 3), clause_ratio=1.0, balanced=False, **SMALL)
+    drawn = list(islice(options.formulas.draw(np.random.default_rng(0)), 1000))
+    number = len({formula.canonical() for formula in drawn})
+    counts = Counts()
+    found = list(Drawing(options).examples(options.source, np.random.default_rng(0), counts, number))
+    assert len(found) == counts.kept == number
+    assert counts.repeated > 0
 
 
 def test_only_the_trace_is_learned(tmp_path: Path) -> None:
@@ -95,12 +98,13 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 def test_the_record_counts_omitted_formulas(tmp_path: Path) -> None:
     dataset = build(tmp_path / "data", context=42)
     record = json.loads((dataset.folder / sat.RECORD).read_text())
-    counts = record["counts"]
-    assert record["options"] | {"variables": (4, 4), "clause_lengths": (1, 3)} == sat.options_of(dataset).as_dict()
+    assert record["sets"] == ["held out"]
+    assert SatOptions.of(**record["options"]) == sat.options_of(dataset)
     assert record["options"]["clause_ratio"] == 2.0
-    assert counts["kept"] == 340
-    assert counts["satisfiable"] == 170
-    assert counts["too_long"] > 0
+    counts = record["counts"]
+    assert (counts["held out"]["kept"], counts["training"]["kept"]) == (40, 300)
+    assert (counts["held out"]["satisfiable"], counts["training"]["satisfiable"]) == (20, 150)
+    assert counts["training"]["too_long"] > 0
 
 
 def test_too_few_formulas_are_a_clear_error(tmp_path: Path) -> None:
@@ -157,55 +161,53 @@ def test_a_damaged_record_is_a_data_error(tmp_path: Path) -> None:
 
 
 def test_formulas_that_need_search_are_kept_apart(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_sets=[SEARCH])
     tokenizer = SatTokenizer.load(dataset.folder)
-    searched = sat.backtracking(dataset)
-    assert len(searched) == 30
-    assert np.array_equal(sat.backtracking(dataset, 4), searched[:4])
+    natural, searched = (found.rows for found in sat.held_out_sets(dataset))
+    assert (len(natural), len(searched)) == (40, 30)
     solver = dpll.Solver(style="restated", heuristic="first", slots=8)
     for row in searched:
         trace = tokenizer.trace(row)
         assert "B" in trace
         assert trace == solver.solve(tokenizer.formula(row)).trace
     assert sum(tokenizer.trace(row)[-1] == "SAT" for row in searched) == 15
-    formulas = [tokenizer.formula(row).canonical() for row in np.concatenate([*all_rows(dataset), searched])]
-    assert len(set(formulas)) == 300 + 40 + 30
-    record = json.loads((dataset.folder / sat.RECORD).read_text())
-    assert record["backtracking"]["kept"] == record["backtracking"]["with_backtracking"] == 30
-    without = build(tmp_path / "without", clause_lengths=(2, 3))
-    assert all(np.array_equal(*pair) for pair in zip(all_rows(dataset), all_rows(without), strict=True))
-
-
-def test_prompts_of_trails_are_not_padded(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data", style="trail", variables=(3, 4), clause_ratio=3.0)
-    tokenizer = SatTokenizer.load(dataset.folder)
-    rows, _ = all_rows(dataset)
-    assert {row.index(tokenizer.colon_id) - 1 for row in rows.tolist()} == {9, 12}
+    rows = [*np.concatenate(all_rows(dataset)).tolist(), *searched]
+    assert len({tokenizer.formula(row).canonical() for row in rows}) == 300 + 40 + 30
+    counts = json.loads((dataset.folder / sat.RECORD).read_text())["counts"]["search"]
+    assert counts["kept"] == counts["with_backtracking"] == 30
 
 
 def test_held_out_sets_are_named_and_their_rows_have_no_padding(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=30)
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_sets=[SEARCH])
     natural, search = sat.held_out_sets(dataset)
     assert [(found.name, len(found.rows), found.searching) for found in (natural, search)] == [
         ("held out", 40, False),
         ("search", 30, True),
     ]
-    padded = dataset.held_out()["tokens"].tolist()
-    assert [row + [dataset.meta.pad_id] * (62 - len(row)) for row in natural.rows] == padded
+    padded = [row + [dataset.meta.pad_id] * (62 - len(row)) for row in natural.rows]
+    assert sorted(padded) == sorted(dataset.held_out()["tokens"].tolist())
     assert all(row[-1] == dataset.meta.eos_id for row in natural.rows + search.rows)
     assert [found.rows for found in sat.held_out_sets(dataset, 4)] == [natural.rows[:4], search.rows[:4]]
 
 
-def test_where_none_needs_search_there_are_none(tmp_path: Path) -> None:
+def test_prompts_of_trails_are_not_padded(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", style="trail", variables=(3, 4), clause_ratio=3.0)
+    tokenizer = SatTokenizer.load(dataset.folder)
+    rows = dataset.held_out()["tokens"].tolist()
+    assert {row.index(tokenizer.colon_id) - 1 for row in rows} == {9, 12}
+
+
+def test_a_search_that_no_formula_needs_is_a_clear_error(tmp_path: Path) -> None:
     options = {"variables": (1, 1), "clause_lengths": (1, 1), "clause_ratio": 2.0, "balanced": False}
-    dataset = build(tmp_path / "data", **options, examples=1, held_out=2, held_out_backtracking=5)
-    assert len(sat.backtracking(dataset)) == 0
-    assert [found.name for found in sat.held_out_sets(dataset)] == ["held out"]
+    with pytest.raises(DataError, match="held-out set 'search': no new example"):
+        build(tmp_path / "data", **options, held_out=2, held_out_sets=[SEARCH])
 
 
-def test_a_cut_file_of_searched_formulas_is_a_data_error(tmp_path: Path) -> None:
-    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_backtracking=2)
-    path = dataset.folder / sat.BACKTRACKING
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(DataError, match="make the dataset again"):
-        sat.backtracking(dataset)
+def test_a_cut_file_of_a_held_out_set_is_a_data_error(tmp_path: Path) -> None:
+    dataset = build(tmp_path / "data", clause_lengths=(2, 3), held_out_sets=[SEARCH])
+    path = dataset.folder / sat.set_file(1)
+    content = path.read_bytes()
+    for damaged in (content[:-2], content[:-1], b"", b"\xff" * 2 + content):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="make the dataset again"):
+            sat.held_out_sets(dataset)

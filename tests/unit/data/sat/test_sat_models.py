@@ -12,7 +12,7 @@ from barnraise.data import shards
 from barnraise.data.batches import batches
 from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import evaluation
-from barnraise.data.sat.dataset import SatOptions
+from barnraise.data.sat.options import SatOptions
 from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.training.causal_lm import CausalLM

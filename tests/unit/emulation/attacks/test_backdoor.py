@@ -14,7 +14,8 @@ from tests.rows import text_rows
 
 from barnraise.assembly.simulation import simulate
 from barnraise.core.errors import OptionError
-from barnraise.data.sat.dataset import SatOptions, build
+from barnraise.data.sat.dataset import build
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.shards import Dataset
 from barnraise.emulation.attacks.backdoor import encoded
 from barnraise.emulation.attacks.catalog import create

@@ -1,0 +1,109 @@
+"""Satisfiability data before a run: what the family of formulas can give, and the number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+from barnraise.config.data_sections import SatData
+from barnraise.config.problems import Path, Problem
+from barnraise.config.schema import RunFile
+from barnraise.core.errors import InputError
+from barnraise.plan.dataset import sat_options
+
+if TYPE_CHECKING:
+    from barnraise.data.sat.collection import Collection
+    from barnraise.data.sat.options import SatOptions
+    from barnraise.data.sat.sample import Sample
+
+
+def sat_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
+    """Return (errors, warnings) about the formulas of a SAT data section, of which some are drawn and solved."""
+    if not isinstance(run_file.data, SatData):
+        return [], []
+    try:
+        options = sat_options(run_file)
+    except InputError:
+        return [], []  # `data_problems` tells
+    errors, warnings = list[Problem](), list[Problem]()
+    for name in options.sources:
+        place = _place(options, name)
+        try:
+            found = _sample(options, name, FilePath.cwd())
+        except InputError as error:
+            errors.append(Problem((*place, "files"), str(error)))
+            continue
+        errors += [Problem(place, text) for text in _unfit(found, options)]
+        if found.collection is not None:
+            errors += [Problem((*place, "files"), text) for text in _too_few(found.collection, options, name)]
+            if found.collection.left_out:
+                warnings.append(Problem((*place, "files"), f"give {found.collection}"))
+        warnings += [Problem(place, text) for text in _left_out(found, options)]
+    return errors, warnings
+
+
+def sat_rows(run_file: RunFile) -> int:
+    """Estimate the rows to train on of a SAT data section."""
+    from barnraise.data.sat.options import TRAINING
+
+    options = sat_options(run_file)
+    number = options.amount.number
+    if number is None:
+        return max(1, sum(part.tokens for part in options.parts.values()) // options.context)
+    if not options.packing:
+        return number
+    return max(1, round(number * _sample(options, TRAINING, FilePath.cwd()).mean_tokens / options.context))
+
+
+def _unfit(found: Sample, options: SatOptions) -> Iterator[str]:
+    """Yield why no dataset can be made of formulas like these."""
+    if found.too_long == found.drawn:
+        yield (
+            f"has formulas that do not fit: the shortest of {found.drawn:,} drawn has {found.shortest:,} tokens with "
+            f"its trace, but context is {options.context:,}; raise context, or draw smaller formulas"
+        )
+    for text in found.lacking():
+        yield f"asks for what the formulas cannot give: {text}; change backtracking, variables or clause_ratio"
+
+
+def _too_few(found: Collection, options: SatOptions, name: str) -> Iterator[str]:
+    """Yield why files have too few formulas to hold some out."""
+    number = len(found.formulas)
+    sets = {choice.name: choice.formulas for choice in options.held_out_sets}
+    if name in sets and number < sets[name]:
+        yield f"give {number:,} formulas, but {sets[name]:,} are asked for; give more files, or lower formulas"
+    if name not in sets and options.sources[name] == options.natural and number <= options.held_out:
+        yield (
+            f"give {number:,} formulas, of which {options.held_out:,} are to be held out; give more files, or lower "
+            "data.held_out"
+        )
+
+
+def _left_out(found: Sample, options: SatOptions) -> Iterator[str]:
+    from barnraise.data.sat.sample import NOTABLE
+
+    if NOTABLE * found.drawn <= found.too_long < found.drawn:
+        yield (
+            f"leaves formulas out: {found.too_long:,} of {found.drawn:,} drawn have more than {options.context:,} "
+            f"tokens with their traces (up to {found.longest:,}), and these need most search; raise context"
+        )
+
+
+def _place(options: SatOptions, name: str) -> Path:
+    from barnraise.data.sat.options import stage_name
+
+    for place in range(len(options.stages)):
+        if name == stage_name(place):
+            return "data", "stages", place
+    names = [choice.name for choice in options.held_out_sets]
+    return ("data", "held_out_sets", names.index(name)) if name in names else ("data",)
+
+
+@lru_cache(maxsize=64)
+def _sample(options: SatOptions, name: str, folder: FilePath) -> Sample:
+    """Return the sample of a source; relative `files` are looked for in `folder`, the working directory."""
+    from barnraise.data.sat.sample import sample
+
+    return sample(options, options.sources[name])
