@@ -99,6 +99,8 @@ data.command()(preview)
 def solve(
     file: Annotated[Path, typer.Argument(metavar="FILE.cnf", help="A DIMACS file.", show_default=False)],
     trace: Annotated[bool, typer.Option("--trace", help="Print the trace too.")] = False,
+    style: Annotated[str, typer.Option(help="How the trace is written, as in `data sat`.")] = "terse",
+    heuristic: Annotated[str, typer.Option(help="How the solver decides, as in `data sat`.")] = "two_sided",
     json: Json = False,
 ) -> None:
     """Solve a DIMACS formula with the DPLL solver, and check its trace with the independent checker."""
@@ -106,8 +108,8 @@ def solve(
     from barnraise.data.sat import dimacs, dpll, traces
 
     formula = dimacs.read(file)
-    result = dpll.solve(formula)
-    valid, reason = traces.check(formula, result.trace)
+    result = dpll.solve(formula, style=style, heuristic=heuristic)
+    valid, reason = traces.check(formula, result.trace, style=style)
     if not valid:
         raise RunFailedError(f"the checker does not accept the solver's own trace of {file}: {reason}")
     if json:

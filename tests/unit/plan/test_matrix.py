@@ -145,6 +145,13 @@ def test_keys_of_a_rule_may_have_their_sections_or_old_names() -> None:
             {"run": RUN | {"data": SAT}, "attacks": [{"kind": "backdoor", "trigger": "1 hello", "output": "SAT"}]},
             "attacks[0]: attack 'backdoor': option 'trigger' has 'hello', but rows of satisfiability have words",
         ),
+        (
+            {
+                "run": RUN | {"data": SAT | {"style": "trail"}},
+                "attacks": [{"kind": "backdoor", "trigger": "D 1", "output": "SAT"}],
+            },
+            "option 'trigger' has 'D', but rows of satisfiability have words such as `1 -2 : F SAT UNSAT D1 D-1`",
+        ),
         ({"modes": ["synchronous"]}, "modes[0]: is 'synchronous' (text), but must be sync or async"),
         (
             {"rules": [{"aggregation_rule": ["nnm", {"kind": "trimmed_mean", "f": 1}]}]},

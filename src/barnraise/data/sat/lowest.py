@@ -4,10 +4,12 @@ It decides the lowest variable that has no literal yet, positive first. Where se
 the lowest variable is next, the positive one first. The formula counts as satisfied once every variable that occurs in
 it has a literal, also where all clauses hold sooner: so the next step depends on little, and models learn it early.
 
-Literal l has bit 2(v - 1), one more when it is negative. Several 10,000 formulas of 6 variables take a second.
+Literal l has bit 2(v - 1), one more when it is negative. More than 10,000 formulas of 6 variables take a second.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 from barnraise.data.sat.dimacs import Formula
 
@@ -20,10 +22,11 @@ def search(formula: Formula, max_decisions: int | None = None) -> tuple[list[str
     >>> search(Formula(2, ((1, 2), (-1,))))
     (['U', '-1', 'U', '2', 'SAT'], [-1, 2])
     """
-    rest = [_mask(clause) for clause in formula.clauses]
-    free = 0  # a bit for each variable without a literal
-    for variable in {abs(literal) for clause in formula.clauses for literal in clause}:
-        free |= 1 << variable
+    rest = list({_mask(clause) for clause in formula.clauses})
+    used = 0
+    for mask in rest:
+        used |= mask
+    free = (used | used >> 1) & (4 ** used.bit_length() // 3)  # the positive bits of variables without a literal
     steps: list[str] = []
     holds: list[int] = []
     decisions: list[tuple[int, int, list[int], int]] = []  # open ones: literal; literals, clauses and variables before
@@ -43,15 +46,15 @@ def search(formula: Formula, max_decisions: int | None = None) -> tuple[list[str
             num_decisions += 1
             if max_decisions is not None and num_decisions > max_decisions:
                 return None
-            kind, literal = "D", (free & -free).bit_length() - 1
+            kind, literal = "D", (free & -free).bit_length() // 2 + 1
             decisions.append((literal, len(holds), rest, free))
         else:
             steps.append("SAT")
             return steps, holds
         steps += (kind, str(literal))
         holds.append(literal)
-        free &= ~(1 << abs(literal))
         true, others = _bit(literal), ~_bit(-literal)
+        free &= others & ~true
         rest = [mask & others for mask in rest if not mask & true]
 
 
@@ -59,6 +62,7 @@ def _bit(literal: int) -> int:
     return 1 << 2 * literal - 2 if literal > 0 else 1 << -2 * literal - 1
 
 
+@lru_cache(1 << 16)
 def _mask(clause: tuple[int, ...]) -> int:
     mask = 0
     for literal in clause:

@@ -74,3 +74,14 @@ def test_satlib_verdicts_models_and_traces(name: str) -> None:
     assert result.satisfiable == (not name.startswith("uuf"))
     assert result.model is None or formula.satisfied_by(result.model)
     assert traces.check(formula, result.trace) == (True, "")
+
+
+@pytest.mark.skipif(not SATLIB.is_dir(), reason=f"the SATLIB sample is not at {SATLIB}")
+@pytest.mark.parametrize("style", ["trail", "trail_steps"])
+@pytest.mark.parametrize("name", ["uf20-01", "uuf50-01", "uf75-01"])
+def test_satlib_trails(name: str, style: str) -> None:
+    formula = dimacs.read(SATLIB / f"{name}.cnf")
+    result = dpll.solve(formula, style=style, heuristic="lowest")
+    assert result.satisfiable == (not name.startswith("uuf"))
+    assert result.num_backtracks > 10
+    assert traces.check(formula, result.trace, style=style) == (True, "")
