@@ -132,6 +132,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
     assert "## Held-out formulas" in report
     assert re.search(r"On [0-9]+ held-out formulas that need search", report)
     assert "| held-out set | formulas | verdicts |" in report
+    assert json.loads((run.path / "report/sat.json").read_text())["searched"]["formulas"] >= 5
     assert not (run.model / "backtracking.bin").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -16,20 +17,20 @@ from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.doubts import states
 from barnraise.account.facts import facts
 from barnraise.account.metrics import Measurements, value_text
-from barnraise.account.scores import EXPLAINED, headlines, judgement, shares, tables
+from barnraise.account.scores import EXPLAINED, as_json, headlines, judgement, shares, tables
 from barnraise.core.text import printable, visible
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
     from barnraise.data.sat.scores import SatScores
 
-FOLDER, LOSS, TIMELINE = "report", "loss.png", "timeline.png"
+FOLDER, LOSS, TIMELINE, SCORES = "report", "loss.png", "timeline.png", "sat.json"
 MOST_ROWS = 60
 """Rows of a table in the report; the ledger has them all."""
 
 
 def write_report(account: Account, scores: SatScores | None) -> Path:
-    """Write report.md and its pictures in the run directory.
+    """Write report.md, its pictures and the scores on formulas in the run directory.
 
     Raises StorageError; needs no torch.
     """
@@ -37,6 +38,8 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
     folder = run.path / FOLDER
     charts.loss_chart(folder / LOSS, account.losses, account.happenings)
     charts.timeline_chart(folder / TIMELINE, assignments(run), account.happenings, account.end)
+    if scores is not None:
+        run.write(folder / SCORES, json.dumps(as_json(scores), indent=1).encode())
     text = "\n".join(_lines(account, scores)) + "\n"
     run.write(run.report, text.encode())
     return run.report

@@ -71,7 +71,8 @@ def headlines(scores: SatScores) -> Iterator[tuple[str, AnswerCounts, str]]:
         which = count_text(found.formulas, "held-out formula")
         yield f"{which} that need search: the solver takes a decision back", found, "search"
     for one in scores.sets[:1]:
-        yield f"{count_text(one.all.formulas, 'held-out formula')} of the natural mix", one.all, "solve"
+        which = count_text(one.all.formulas, "held-out formula")
+        yield f"{which} distributed as those of training", one.all, "solve"
 
 
 def set_rows(scores: SatScores) -> Rows:

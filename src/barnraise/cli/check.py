@@ -173,8 +173,10 @@ def _example(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
+    from barnraise.config.data_sections import SatData
     from barnraise.plan.curve import link_ratio
     from barnraise.plan.resolve import BATCH_SIZE
+    from barnraise.plan.sat import rows_text
 
     model = plan.run_file.model
     sizes = cost.sizes
@@ -185,6 +187,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             f"{sizes.trained:,} values; a worker without a copy of the model (join --base FOLDER) fetches its "
             f"{bytes_text(sizes.base_bytes)} once",
         )
+    if isinstance(plan.run_file.data, SatData):
+        yield "data", rows_text(plan.run_file)
     size = bytes_text(cost.sizes.contribution_bytes)
     yield (
         "contributions",

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from barnraise.data.sat.sample import Sample
 
 
+ONCE = 1.05
+"""Times that the rows are trained on, up to which a formula counts as seen once."""
+
+
 def sat_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
     """Return (errors, warnings) about the formulas of a SAT data section, of which some are drawn and solved."""
     if not isinstance(run_file.data, SatData):
@@ -42,6 +46,16 @@ def sat_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
                 warnings.append(Problem((*place, "files"), f"give {found.collection}"))
         warnings += [Problem(place, text) for text in _left_out(found, options)]
     return errors, warnings
+
+
+def rows_text(run_file: RunFile) -> str:
+    """Say how many rows a SAT data section gives, and how often the run trains on each formula."""
+    options = sat_options(run_file)
+    rows, tokens = sat_rows(run_file), run_file.training.tokens
+    packed = ", several formulas in each" if options.packing else ""
+    times = tokens / (rows * options.context)
+    often = "each formula is trained on once" if times < ONCE else f"each formula is trained on {times:.3g} times"
+    return f"about {rows:,} rows of {options.context:,} tokens{packed}; {often}"
 
 
 def sat_rows(run_file: RunFile) -> int:

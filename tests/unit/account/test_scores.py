@@ -43,7 +43,7 @@ def test_formulas_that_need_search_come_first() -> None:
     assert first.startswith("120 held-out formulas that need search")
     assert tally == SCORES.searched
     assert skill == "search"
-    assert second == "260 held-out formulas of the natural mix"
+    assert second == "260 held-out formulas distributed as those of training"
     assert mixed.formulas == 260
     assert len(list(sat.headlines(SatScores((SetScores("held out", {"0": EASY}),), "")))) == 1
 

@@ -15,7 +15,7 @@ from barnraise.data.sat import dimacs, generators
 from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import data_problems, sat_options
 from barnraise.plan.resolve import examine
-from barnraise.plan.sat import sat_problems, sat_rows
+from barnraise.plan.sat import rows_text, sat_problems, sat_rows
 
 TRAIL = {
     "kind": "sat", "style": "trail", "heuristic": "lowest", "clause_ratio": [3.5, 5], "clause_lengths": [3, 3],
@@ -60,8 +60,11 @@ def test_rows_follow_from_the_token_budget_or_the_examples(data: dict[str, Any],
     assert sat_rows(run_file(data)) == rows
 
 
-def test_fresh_formulas_are_limited() -> None:
+def test_fresh_formulas_are_limited_and_that_is_told() -> None:
     assert sat_rows(run_file({}, tokens=10**12)) == 2**28 // 128
+    text = rows_text(run_file({}, tokens=2**30))
+    assert text == ("about 2,097,152 rows of 128 tokens, several formulas in each; each formula is trained on 4 times")
+    assert rows_text(run_file({"packing": False})).endswith("rows of 128 tokens; each formula is trained on once")
 
 
 def test_packed_rows_take_the_bytes_of_their_masks() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from barnraise.core.errors import DataError, OptionError
 from barnraise.data.sat.collection import Collection, FormulaLimits, collect, renamed
 from barnraise.data.sat.dimacs import Formula
-from barnraise.data.sat.dpll import Solver
+from barnraise.data.sat.dpll import DpllResult, Solver
 from barnraise.data.sat.formulas import named
 from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.source import RowShare, Source, quotas
@@ -178,9 +178,8 @@ class Drawing:
         left, fruitless = size - pairs, 0
         wanted = quotas(cells, left)
         for formula in formulas:
-            example = self._example(formula, counts)
-            cell = None if example is None else _open_cell(cells, wanted, example)
-            if example is not None and cell is not None:
+            example, cell = self._wanted(formula, cells, wanted, counts)
+            if example is not None:
                 wanted[cell] -= 1
                 left, fruitless = left - 1, 0
                 _count(example, counts)
@@ -192,36 +191,51 @@ class Drawing:
                 if not left:
                     return
                 continue
-            counts.surplus += example is not None
             fruitless += 1
             if fruitless >= PATIENCE:
                 wanting = [cell for cell, number in zip(cells, wanted, strict=True) if number]
                 raise DataError(_nothing_new(counts, wanting, self.options))
 
-    def _example(self, formula: Formula, counts: Counts) -> Example | None:
-        """Return the example of a formula that is new and fits, whatever its trace."""
+    def _wanted(
+        self, formula: Formula, cells: tuple[RowShare, ...], wanted: list[int], counts: Counts
+    ) -> tuple[Example | None, int]:
+        """Return the example of a formula that is new, fits and is wanted, and the place of its cell."""
         key = self._key(formula)
         if key in self._seen:
             counts.repeated += 1
-            return None
+            return None, 0
         self._seen.add(key)
-        example = self.solved(formula)
-        if example is None or len(example.ids) > self.options.context:
+        result = self._solved(formula)
+        if result is None:
             counts.too_long += 1
-            return None
-        return example
+            return None, 0
+        for place, cell in enumerate(cells):
+            if wanted[place] and cell.holds(result.num_backtracks, result.satisfiable):
+                example = self._encoded(formula, result)
+                if len(example.ids) > self.options.context:
+                    counts.too_long += 1
+                    return None, 0
+                return example, place
+        counts.surplus += 1
+        return None, 0
 
     def solved(self, formula: Formula) -> Example | None:
         """Return the example of a formula, however long.
 
         None where a padded prompt does not hold its clauses, or the solver needs too many decisions.
         """
+        result = self._solved(formula)
+        return None if result is None else self._encoded(formula, result)
+
+    def _solved(self, formula: Formula) -> DpllResult | None:
         if self._slots and len(formula.clauses) > self._slots:
             return None
         try:
-            result = self._solver.solve(formula)
+            return self._solver.solve(formula)
         except OptionError:
             return None
+
+    def _encoded(self, formula: Formula, result: DpllResult) -> Example:
         ids = self.tokenizer.example(formula, result.trace, self._slots)
         start = len(ids) - len(result.trace) - 1
         return Example(formula, ids, start, result.satisfiable, result.num_backtracks, result.num_decisions)
@@ -234,14 +248,6 @@ class Drawing:
 
 def _clause_bytes(clause: tuple[int, ...]) -> bytes:
     return np.array([*sorted(set(clause)), 0], "<i4").tobytes()
-
-
-def _open_cell(cells: tuple[RowShare, ...], wanted: list[int], example: Example) -> int | None:
-    """Return the first cell with room for `example`."""
-    for place, cell in enumerate(cells):
-        if wanted[place] and cell.holds(example.backtracks, example.satisfiable):
-            return place
-    return None
 
 
 def _count(example: Example, counts: Counts) -> None:

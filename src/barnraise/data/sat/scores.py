@@ -97,7 +97,10 @@ class Draws:
 
 @dataclass(frozen=True)
 class SatScores:
-    """The scores on all held-out sets, the natural mix first, and one formula with the model's whole answer."""
+    """The scores on all held-out sets, and one formula with the model's whole answer.
+
+    The first set is distributed as the formulas of training.
+    """
 
     sets: tuple[SetScores, ...]
     example: str

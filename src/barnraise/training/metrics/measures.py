@@ -19,6 +19,8 @@ from barnraise.training.local import CPU, tensors
 from barnraise.training.metrics.generation import BATCH_ROWS, Stopped, batches_of, greedy
 from barnraise.training.problem import Problem
 
+BATCH_FORMULAS = 64
+
 SPARE = 8
 """Tokens that a generated answer may have more than the right one, which the tokenizer may write in fewer."""
 
@@ -125,7 +127,9 @@ def formulas(module: nn.Module, held: HeldOutData) -> Figures:
 
     def generate(prompts: list[list[int]], most: int) -> list[list[int]]:
         each = [most] * len(prompts)
-        return greedy(module, prompts, context=meta.context, stops=stops, most=each, stopped=held.stopped)
+        return greedy(
+            module, prompts, context=meta.context, stops=stops, most=each, batch=BATCH_FORMULAS, stopped=held.stopped
+        )
 
     scores = evaluate(held.dataset, generate, limit=held.rows)
     tallies = {"search": scores.searched} | {scored.name: scored.all for scored in scores.sets}

@@ -1,4 +1,4 @@
-"""Models with rotary positions and with learnt ones learn from rows of trails, and complete prompts of any length."""
+"""Models with rotary and with learnt positions learn from rows of trails, also packed, and complete any prompt."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ OPTIONS: dict[str, Any] = {
 SIZES = {"hidden_size": 32, "num_layers": 1, "num_heads": 2}
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> shards.Dataset:
+@pytest.fixture(scope="module", params=[False, True], ids=["one a row", "packed"])
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> shards.Dataset:
     folder = tmp_path_factory.mktemp("data") / "sat"
-    sat.build(folder, SatOptions.of(**OPTIONS))
+    sat.build(folder, SatOptions.of(**OPTIONS, packing=request.param))
     return shards.Dataset.open(folder)
 
 
