@@ -16,12 +16,13 @@ Rows = list[tuple[str, ...]]
 
 SET_HEADER = ("held-out set", "formulas", "verdicts", "whole traces", "assignments", "majority", "propagation", "guess")
 BAND_HEADER = ("taken back", "formulas", "verdicts", "whole traces", "propagation", "guess")
+BEYOND = "(beyond training)"
 EXPLAINED = (
     "Ranges are 95% intervals (Wilson). Verdicts: the last token is right. Whole traces: an independent checker "
     "accepts every step. Assignments: of satisfiable formulas, the share for which the trace ends with one that "
     "satisfies them. For comparison, verdicts that are right: majority, by always giving the more frequent one; "
     "propagation, by unit propagation alone; guess, by propagation and one random decision. Taken back: the number of "
-    "decisions that the solver takes back."
+    "decisions that the solver takes back, over the sets that are not beyond training."
 )
 
 
@@ -79,12 +80,16 @@ def set_rows(scores: SatScores) -> Rows:
     """Return a row for each held-out set, in the columns of SET_HEADER."""
     return [
         (
-            one.name, f"{tally.formulas:,}", *_figures(tally), share_text(tally.assignments, tally.satisfiable),
-            f"{_share(tally.majority, tally.formulas):.1%}", *_guesses(tally),
+            one.name if one.familiar else f"{one.name} {BEYOND}",
+            f"{tally.formulas:,}",
+            *_figures(tally),
+            share_text(tally.assignments, tally.satisfiable),
+            f"{_share(tally.majority, tally.formulas):.1%}",
+            *_guesses(tally),
         )
         for one in scores.sets
         if (tally := one.all).formulas
-    ]  # fmt: skip
+    ]
 
 
 def band_rows(scores: SatScores) -> Rows:

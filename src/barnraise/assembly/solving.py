@@ -60,17 +60,25 @@ def solve(model: Any, dataset: Dataset, run_file: RunFile) -> SatScores:
         return drawn(model, prompts, most=[most] * len(prompts), **chance, **shared)
 
     sampler = Sampler(draws, draw) if draws.number > 1 else None
-    limit = num_formulas(size, dataset.meta.context) if model.device.type == "cpu" else MOST
+    limit = num_formulas(size, _longest(dataset)) if model.device.type == "cpu" else MOST
     return evaluate(dataset, generate, limit=limit, sampler=sampler)
 
 
-def num_formulas(model_size: int, context: int) -> int:
+def _longest(dataset: Dataset) -> int:
+    """Return the tokens of an example in the mean, in the held-out set where there are most."""
+    from barnraise.data.sat.dataset import held_out_sets
+
+    lengths = [list(map(len, held.rows)) for held in held_out_sets(dataset, FEWEST) if held.rows]
+    return max((sum(each) // len(each) for each in lengths), default=dataset.meta.context)
+
+
+def num_formulas(model_size: int, tokens: int) -> int:
     """Return how many formulas to solve, within BUDGET at 2 operations a parameter and token, FEWEST to MOST.
 
     >>> num_formulas(390_000, 62), num_formulas(2_000_000, 250), num_formulas(100_000_000, 300)
     (500, 200, 100)
     """
-    return max(FEWEST, min(MOST, int(BUDGET / (2 * model_size * context))))
+    return max(FEWEST, min(MOST, int(BUDGET / (2 * model_size * tokens))))
 
 
 def load_model(folder: Path) -> Any:

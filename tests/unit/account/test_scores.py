@@ -61,6 +61,15 @@ def test_lines_and_tables_hold_every_share_with_its_interval() -> None:
     assert [line.strip() for line in sat.example_lines(SCORES)][1:] == [line.strip() for line in EXAMPLE.splitlines()]
 
 
+def test_sets_beyond_training_are_marked_and_no_part_of_the_headline() -> None:
+    beyond = SetScores("uf20", {"6 or more": HARD}, familiar=False)
+    scores = SatScores((*SCORES.sets, beyond), EXAMPLE)
+    (_, rows), (_, bands) = sat.tables(scores)
+    assert [row[0] for row in rows] == ["held out", "5 variables", "uf20 (beyond training)"]
+    assert [row[0] for row in bands] == ["0", "1", "2"]
+    assert scores.searched == SCORES.searched
+
+
 def test_one_set_and_one_band_make_no_table() -> None:
     assert not list(sat.tables(SatScores((SetScores("held out", {"0": EASY}),), "")))
 

@@ -19,6 +19,8 @@ from barnraise.data import chats, tokenizers
 from barnraise.data.chats import ChatForm
 from barnraise.data.examples import Example, Origin
 from barnraise.data.questions import QUESTIONS, Question, Questions, encoded, questions_in, questions_of
+from barnraise.data.sat.dataset import build
+from barnraise.data.sat.options import SatOptions
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.training.causal_lm import CausalLM
@@ -173,6 +175,23 @@ def test_tokens_are_drawn_as_often_as_the_model_expects_them(taught: tuple[Any, 
     likeliest = int(shares.argmax())
     seen = sum(row == [likeliest] for row in rows) / 2000
     assert abs(seen - float(shares[likeliest])) < 0.05
+
+
+def test_formulas_are_measured_by_held_out_set(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM, GPT2Config
+
+    search = {"name": "five", "formulas": 5, "variables": (5, 5), "backtracking": {"at_least": 1}}
+    values = {"clause_lengths": (3, 3), "clause_ratio": 4.0, "style": "trail", "context": 128}
+    options = SatOptions.of(**values, examples=10, held_out=5, held_out_sets=[search])
+    build(tmp_path / "data", options)
+    dataset = Dataset.open(tmp_path / "data")
+    config = GPT2Config(vocab_size=dataset.meta.vocab_size, n_positions=128, n_embd=8, n_layer=1, n_head=1)
+    held = replace(held_of(dataset), questions=None)
+    figures = measures.formulas(AutoModelForCausalLM.from_config(config).eval(), held)
+    sets = {name.rpartition("/")[0] for name in figures}
+    assert {"held out", "five"} <= sets <= {"held out", "five", "needs search"}
+    assert {name.rpartition("/")[2] for name in figures} == {"verdicts", "whole traces"}
+    assert all(0 <= share <= 1 for share in figures.values())
 
 
 def test_generation_ends_when_it_is_stopped(taught: tuple[Any, Dataset, list[Sum]]) -> None:

@@ -56,6 +56,7 @@ def _trails(steps: Sequence[TraceStep], accepted: int, *, every: bool) -> Iterat
         conflict = words[:1] == [CONFLICT]
         if conflict:
             lines[-1].ends.append("conflict")
+            lines[-1].accepted &= number != accepted or bool(step.fault)  # without a fault, the conflict is not there
             words = words[1:]
         verdict = len(words) == 1 and words[0] in traces.VERDICTS
         if not verdict and (conflict or every):

@@ -132,7 +132,7 @@ def formulas(module: nn.Module, held: HeldOutData) -> Figures:
         )
 
     scores = evaluate(held.dataset, generate, limit=held.rows)
-    tallies = {"search": scores.searched} | {scored.name: scored.all for scored in scores.sets}
+    tallies = {"needs search": scores.searched} | {scored.name: scored.all for scored in scores.sets}
     return {
         f"{name}/{figure}": right / tally.formulas
         for name, tally in tallies.items()

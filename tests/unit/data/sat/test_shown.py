@@ -57,6 +57,8 @@ def test_a_model_that_satisfies_is_named() -> None:
     ("style", "trace", "wrong"),
     [
         ("trail", "D1 3 F 1 2 F UNSAT", "  1 2    conflict: unsatisfiable  <- not accepted"),
+        ("trail", "D1 F -1 2 F UNSAT", "  D1     conflict  <- not accepted"),
+        ("trail", "D1 3 F 1 2 F UNSAT", "  D1 3   conflict\n"),
         ("trail", "D1 -2 F -1 2 F UNSAT", "  D1 -2   conflict  <- not accepted"),
         ("trail_steps", "D1 | 3 | F -1 | -1 2 | F UNSAT", "  3      conflict  <- not accepted"),
         ("trail", "", "checker: refused: the trace ends without a verdict"),
