@@ -39,7 +39,7 @@ def sat_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
         except InputError as error:
             errors.append(Problem((*place, "files"), str(error)))
             continue
-        errors += [Problem(place, text) for text in _unfit(found, options)]
+        errors += [Problem(place, text) for text in _unfit(found, options, name)]
         if found.collection is not None:
             errors += [Problem((*place, "files"), text) for text in _too_few(found.collection, options, name)]
             if found.collection.left_out:
@@ -49,13 +49,16 @@ def sat_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
 
 
 def rows_text(run_file: RunFile) -> str:
-    """Say how many rows a SAT data section gives, and how often the run trains on each formula."""
+    """Say how many rows a SAT data section gives, how often the run trains on each formula, and which are left out."""
     options = sat_options(run_file)
+    samples = [_sample(options, name, FilePath.cwd()) for name in options.parts]
+    too_long = sum(found.too_long for found in samples) / sum(found.drawn for found in samples)
+    left_out = f"; {too_long:.1%} of all drawn are too long for a row and left out" if too_long else ""
     rows, tokens = sat_rows(run_file), run_file.training.tokens
     packed = ", several formulas in each" if options.packing else ""
     times = tokens / (rows * options.context)
     often = "each formula is trained on once" if times < ONCE else f"each formula is trained on {times:.3g} times"
-    return f"about {rows:,} rows of {options.context:,} tokens{packed}; {often}"
+    return f"about {rows:,} rows of {options.context:,} tokens{packed}; {often}{left_out}"
 
 
 def sat_rows(run_file: RunFile) -> int:
@@ -71,15 +74,25 @@ def sat_rows(run_file: RunFile) -> int:
     return max(1, round(number * _sample(options, TRAINING, FilePath.cwd()).mean_tokens / options.context))
 
 
-def _unfit(found: Sample, options: SatOptions) -> Iterator[str]:
+def _unfit(found: Sample, options: SatOptions, name: str) -> Iterator[str]:
     """Yield why no dataset can be made of formulas like these."""
     if found.too_long == found.drawn:
         yield (
             f"has formulas that do not fit: the shortest of {found.drawn:,} drawn has {found.shortest:,} tokens with "
             f"its trace, but context is {options.context:,}; raise context, or draw smaller formulas"
         )
-    for text in found.lacking():
+    for text in found.lacking(_number(found, options, name)):
         yield f"asks for what the formulas cannot give: {text}; change backtracking, variables or clause_ratio"
+
+
+def _number(found: Sample, options: SatOptions, name: str) -> float:
+    """Estimate the formulas that a source is to give."""
+    if name not in options.parts:
+        return next(choice.formulas for choice in options.held_out_sets if choice.name == name)
+    if options.amount.number is not None:
+        return options.amount.number
+    length = found.mean_tokens if options.packing else options.context
+    return max(1.0, options.parts[name].tokens / max(1.0, length))
 
 
 def _too_few(found: Collection, options: SatOptions, name: str) -> Iterator[str]:

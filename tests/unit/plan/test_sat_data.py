@@ -84,14 +84,14 @@ def test_sound_data_has_no_problem() -> None:
         (
             {"backtracking": [{"at_least": 15, "share": 0.2}]},
             ("data",),
-            "but none of 3,000 drawn is; they have 0 backtr",
+            "but none of 10,000 drawn is; they have 0 backtr",
         ),
         (
             {"held_out_sets": [{"name": "hard", "backtracking": {"at_least": 15}}]},
             ("data", "held_out_sets", 0),
             "15 or more backtracks",
         ),
-        ({"variables": [12, 12], "context": 52}, ("data",), "the shortest of 3,000 drawn has"),
+        ({"variables": [12, 12], "context": 52}, ("data",), "the shortest of 10,000 drawn has"),
         (
             {"held_out_sets": [{"name": "large", "variables": [9, 9], "clause_ratio": 6}], "context": 64},
             ("data", "held_out_sets", 0),

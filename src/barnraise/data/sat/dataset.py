@@ -30,6 +30,9 @@ from barnraise.data.shards import Chunk
 
 RECORD = "sat.json"
 MAX_RECORD_BYTES = 1 << 20
+TOLD_EVERY = 200_000
+"""Formulas to train on, after which it is told how many there are."""
+
 _TYPE = "<u2"
 """The type of token ids in the files of held-out sets: no vocabulary is larger."""
 
@@ -173,8 +176,11 @@ def _training(
     options = drawing.options
     (source, left), number = options.parts[name], options.amount.number
     counts = told[name] = Counts()
-    for example in drawing.examples(source, np.random.default_rng((options.seed, 3, place)), counts, number):
+    examples = drawing.examples(source, np.random.default_rng((options.seed, 3, place)), counts, number)
+    for done, example in enumerate(examples, start=1):
         yield example
+        if done % TOLD_EVERY == 0:
+            say(f"{name}: {done:,} formulas so far")
         left -= len(example.ids) if options.packing else options.context
         if left <= 0 and number is None:
             break

@@ -14,15 +14,15 @@ from barnraise.data.sat.drawing import Drawing
 from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.source import RowShare, Source
 
-FEWEST, MOST = 300, 3000
-"""Formulas of a sample: more are drawn until each part of the rows has ENOUGH."""
+FEWEST, MOST, LAST = 300, 3000, 10_000
+"""Formulas of a sample: more are drawn until each part of the rows has ENOUGH, or after MOST at least one."""
 
 ENOUGH = 20
-RAREST = 300
-"""Formulas to draw for each one that is kept, above which a share counts as more than the family can give."""
+RAREST, FEW_DRAWS = 300, 300_000
+"""Formulas to draw for each one that is kept, or in all, above which a share is more than the family can give."""
 
-NOTABLE = 0.01
-"""Share of formulas that are too long, from which on it is told."""
+NOTABLE = 0.05
+"""Share of formulas that are too long, from which on a warning tells."""
 
 
 @dataclass
@@ -42,12 +42,12 @@ class Sample:
     tokens: int = 0
     backtracks: Counter[int] = field(default_factory=Counter)
 
-    def lacking(self) -> Iterator[str]:
-        """Yield why a part of the rows cannot be had."""
+    def lacking(self, number: float) -> Iterator[str]:
+        """Yield why a part of `number` rows cannot be had."""
         if self.drawn and self.too_long == self.drawn:
             return
         for cell, hits in zip(self.cells, self.hits, strict=True):
-            if hits * RAREST < cell.share * self.drawn:
+            if hits * max(RAREST, FEW_DRAWS / number) < cell.share * self.drawn:
                 has = f"{hits} of {self.drawn:,} drawn are" if hits else f"none of {self.drawn:,} drawn is"
                 yield f"{cell.share:.3g} of the rows are to be {cell}, but {has}; they have {self._distribution()}"
 
@@ -68,7 +68,7 @@ def sample(options: SatOptions, source: Source) -> Sample:
     drawing, cells = Drawing(options), source.cells
     collection = drawing.collection(source) if source.files else None
     found = Sample(cells, [0] * len(cells), collection)
-    for formula in islice(drawing.formulas(source, np.random.default_rng((options.seed, 2))), MOST):
+    for formula in islice(drawing.formulas(source, np.random.default_rng((options.seed, 2))), LAST):
         found.drawn += 1
         example = drawing.solved(formula)
         length = options.context + 1 if example is None else len(example.ids)
@@ -81,6 +81,6 @@ def sample(options: SatOptions, source: Source) -> Sample:
             found.backtracks[example.backtracks] += 1
             for place, cell in enumerate(cells):
                 found.hits[place] += cell.holds(example.backtracks, example.satisfiable)
-        if found.drawn >= FEWEST and min(found.hits) >= ENOUGH:
+        if found.drawn >= FEWEST and min(found.hits) >= (ENOUGH if found.drawn < MOST else 1):
             break
     return found

@@ -187,13 +187,21 @@ def test_shares_and_sets_that_cannot_be_are_refused(options: dict[str, Any], rea
 
 def test_a_sample_tells_what_the_formulas_cannot_give() -> None:
     options = SatOptions.of(**(TRAIL | {"backtracking": [{"at_least": 12, "share": 0.5}]}))
-    (text,) = sample(options, options.source).lacking()
-    assert text.startswith("0.5 of the rows are to be 12 or more backtracks, but none of 3,000 drawn is; they have 0 ")
+    (text,) = sample(options, options.source).lacking(400)
+    assert text.startswith("0.5 of the rows are to be 12 or more backtracks, but none of 10,000 drawn is; they have 0 ")
     options = SatOptions.of(**(TRAIL | {"backtracking": THIRDS}))
     found = sample(options, options.source)
-    assert not list(found.lacking())
+    assert not list(found.lacking(400))
     assert 300 <= found.drawn < 3000
     assert 20 < found.mean_tokens < 60
+
+
+def test_a_rare_part_can_be_had_for_a_small_set_alone() -> None:
+    options = SatOptions.of(held_out_sets=[{"name": "search", "formulas": 100, "backtracking": {"at_least": 1}}])
+    found = sample(options, options.sources["search"])
+    assert found.drawn > 2000
+    assert not list(found.lacking(100))
+    assert any("unsatisfiable with 1 or more backtracks" in text for text in found.lacking(40_000))
 
 
 def test_unknown_keys_are_refused() -> None:
