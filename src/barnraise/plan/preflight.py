@@ -23,8 +23,8 @@ from barnraise.core.units import bytes_text
 from barnraise.emulation.fleet import USUAL_MEMORY
 from barnraise.models import memory
 from barnraise.models.architectures import is_dropout
-from barnraise.models.config import architecture_of
-from barnraise.models.problems import PROBLEM
+from barnraise.models.config import architecture_of, usual_problem
+from barnraise.models.problems import MASKED, PROBLEM
 from barnraise.models.weights import check_weights
 from barnraise.plan.chats import example_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
@@ -247,7 +247,7 @@ def _unsettled(plan: Plan) -> Iterator[Problem]:
 def _masked(plan: Plan) -> Iterator[Problem]:
     """Yield a warning for a model that is usually trained to fill in masked tokens, and here on the next token."""
     model = described(plan)
-    if PROBLEM not in model and model.get("is_decoder"):
+    if PROBLEM not in model and usual_problem(str(model["model_type"])) == MASKED:
         text = (
             f"makes a {model['model_type']} predict the next token, as a decoder that sees earlier tokens alone; it is "
             "usually trained to fill in masked tokens. Leave problem out unless that is what you want"

@@ -76,6 +76,13 @@ def test_a_masked_model_is_warned_of(tmp_path: Path) -> None:
     assert any("makes a bert predict the next token" in str(warning) for warning in plan.warnings)
 
 
+def test_a_decoder_with_the_key_is_decoder_is_not_warned_of(tmp_path: Path) -> None:
+    config = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "intermediate_size": 64}
+    model = {"architecture": "gpt_neox", "config": config}
+    plan, _ = verify(parse(json.dumps(run(tmp_path, model)).encode(), "run.yaml"), purpose=Purpose.SERVE)
+    assert not any("predict the next token" in str(warning) for warning in plan.warnings)
+
+
 def test_the_estimate_counts_the_base_once_and_the_adapters_often(tmp_path: Path) -> None:
     content = run(tmp_path, adapter={"rank": 2, "base": "bfloat16"})
     plan, cost = verify(parse(json.dumps(content).encode(), "run.yaml"), purpose=Purpose.SERVE)
