@@ -19,7 +19,7 @@ NUM_TEST_PROCESSES ?= 2
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (a minute or a few)
+demo: $(VENV)/.runtime  ## set up, then train a SAT solver by imitation on four unequal workers (some minutes)
 	$(BIN)/barnraise train examples/sat-neo.yaml
 	@echo
 	@echo "To have the barnraise command in this terminal: . $(BIN)/activate"

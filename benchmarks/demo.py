@@ -8,8 +8,8 @@ A live run is `barnraise train examples/sat-neo.yaml` on this machine, one after
 share of the cores: then four workers move the model by a quarter each, where the fast one moved it by half. In virtual
 time the run file's speeds and equal ones are played with real tensors, whatever else this machine does.
 
-Targets, of every run: >= 90% of whole traces, >= 95% of verdicts. The benchmark does not repeat runs that `--results`
-holds.
+Targets, of 18 of 20 runs, on held-out formulas that need search: >= 92% of whole traces, >= 95% of verdicts. The
+benchmark does not repeat runs that `--results` holds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from barnraise.config.load import nested
 from barnraise.plan import Purpose, resolve
 
 EXAMPLE = Path(__file__).parents[1] / "examples/sat-neo.yaml"
-RATE = 16_000.0
+RATE = 7_000.0
 """Tokens a second of a worker of speed 1.0 in virtual time: what one core here trains, beside the others."""
 
 QUICK: dict[str, dict[str, Any]] = {
