@@ -19,7 +19,7 @@ from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.data.lengths import named
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.recognise import recognise
-from barnraise.plan.dataset import mean_row, row_lengths, sat_options, tokenizer_of, vocabulary
+from barnraise.plan.dataset import data_problems, mean_row, row_lengths, sat_options, tokenizer_of, vocabulary
 from barnraise.plan.sat import sat_rows
 
 BYTES_A_TOKEN = 4
@@ -156,6 +156,8 @@ def dataset_bytes(run_file: RunFile) -> int:
 
 def few_rows(run_file: RunFile) -> Iterator[Problem]:
     """Yield a warning when a task would pass over all rows too often."""
+    if data_problems(run_file):
+        return  # no rows can be counted
     training = run_file.training
     wanted = training.local_steps * training.step_rows
     rows = training_rows(run_file, enough=wanted / MOST_ROW_RANGES + 1)

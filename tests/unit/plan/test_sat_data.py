@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ import numpy as np
 import pytest
 
 from barnraise.config import load
+from barnraise.config.document import parse
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 from barnraise.data.sat import dimacs, generators
 from barnraise.plan.data_files import dataset_bytes
 from barnraise.plan.dataset import data_problems, sat_options
+from barnraise.plan.purpose import Purpose
 from barnraise.plan.resolve import examine
 from barnraise.plan.sat import rows_text, sat_problems, sat_rows
+from barnraise.plan.verify import verify
 
 TRAIL = {
     "kind": "sat", "style": "trail", "heuristic": "lowest", "clause_ratio": [3.5, 5], "clause_lengths": [3, 3],
@@ -171,3 +175,19 @@ def test_stages_that_cannot_be_are_named(stages: list[dict[str, Any]], reason: s
     except RunFileError as error:
         told = str(error).splitlines()
     assert any(reason in line for line in told), told
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"backtracking": [{"share": 0.6}, {"at_least": 1, "share": 0.6}]}, "sum to 1.2"),
+        ({"stages": [{"after": 2_000_000}]}, "stage 1 begins after 2,000,000 tokens"),
+        ({"context": 16}, "context is 16"),
+    ],
+    ids=["shares", "stages", "context"],
+)
+def test_a_problem_of_the_data_is_told_with_its_line(data: dict[str, Any], words: str) -> None:
+    content = {"model": {"architecture": "gpt_neo"}, "data": TRAIL | data, "training": {"tokens": 1_000_000}}
+    with pytest.raises(RunFileError, match=words) as found:
+        verify(parse(json.dumps(content, indent=1).encode(), "run.yaml"), purpose=Purpose.SERVE)
+    assert "run.yaml:" in str(found.value)
