@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +15,10 @@ from barnraise.account.account import Account, assignments
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.doubts import states
 from barnraise.account.facts import facts
+from barnraise.account.markdown import fenced, markdown, table
 from barnraise.account.metrics import Measurements, value_text
 from barnraise.account.scores import EXPLAINED, as_json, headlines, judgement, shares, tables
-from barnraise.core.text import printable, visible
+from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 
 if TYPE_CHECKING:
@@ -208,26 +208,3 @@ def _thinned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     if len(rows) <= MOST_ROWS:
         return list(rows)
     return [rows[round(index * (len(rows) - 1) / (MOST_ROWS - 1))] for index in range(MOST_ROWS)]
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """Yield a Markdown table; its last `right` columns hold figures."""
-    yield f"| {' | '.join(header)} |"
-    yield f"|{'|'.join('---:' if place >= len(header) - right else '---' for place in range(len(header)))}|"
-    for row in rows:
-        yield f"| {' | '.join(map(markdown, row))} |"
-
-
-def fenced(text: str, language: str = "") -> Iterator[str]:
-    """Yield `text` unchanged, in a block that it cannot end."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}{language}"
-    yield visible(text)
-    yield fence
-
-
-def markdown(text: str) -> str:
-    """Return `text` on one line and without a meaning in Markdown or HTML."""
-    escaped = printable(text, 400).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"\\{letter}" if letter in "\\`*_[]|#" else letter for letter in escaped)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from barnraise.account.account import Account
-from barnraise.account.report import fenced, markdown, table
+from barnraise.account.markdown import fenced, markdown, table
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.data.meta import META, Meta
 from barnraise.ledger.checkpoints import describe

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from barnraise import __version__
-from barnraise.account.report import markdown, table
+from barnraise.account.markdown import markdown, table
 from barnraise.ledger import chain, seal
 from barnraise.verification.check import Check, CheckFinding, Unchecked
 from barnraise.verification.subject import Subject

@@ -13,7 +13,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -127,19 +129,31 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create("barn", tmp_path)
 
 
-def scalars(folder: Path) -> Scalars:
-    """Read TensorBoard's event files: records of a length, its checksum, the content, its checksum."""
+def values(folder: Path) -> Iterator[tuple[int, Any]]:
+    """Yield steps and values of TensorBoard's event files: records of a length, its checksum, the content, its own."""
     from tensorboardX.proto.event_pb2 import Event
 
-    found: Scalars = defaultdict(list)
     for path in sorted(folder.glob("events.out.tfevents.*")):
         content, place = path.read_bytes(), 0
         while place < len(content):
             (length,) = struct.unpack_from("<Q", content, place)
             event = Event.FromString(content[place + 12 : place + 12 + length])
-            for value in event.summary.value:
-                found[value.tag].append((event.step, value.simple_value))
+            yield from ((event.step, value) for value in event.summary.value)
             place += length + 16
+
+
+def scalars(folder: Path) -> Scalars:
+    found: Scalars = defaultdict(list)
+    for step, value in values(folder):
+        found[value.tag].append((step, value.simple_value))
+    return dict(found)
+
+
+def texts(folder: Path) -> dict[str, dict[int, str]]:
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for step, value in values(folder):
+        for text in value.tensor.string_val:
+            found[value.tag][step] = text.decode()
     return dict(found)
 
 
@@ -169,6 +183,20 @@ def test_tensorboard_shows_what_is_on_the_ledger_and_nothing_twice(run: RunDirec
     assert sorted(found["training/tokens"]) == [(1, 1000.0), (2, 2000.0), (3, 3000.0)]
 
 
+def test_tensorboard_shows_samples_as_the_model_wrote_them(run: RunDirectory) -> None:
+    ledger = Ledger(run.ledger, run.segments)
+    samples = notes.TextSample("1 + 1 =", " 2"), notes.TextSample("say", "```\n<script>\x1b[2J")
+    ledger.commit([Noted(10.0, notes.Measured(1, 1000, {}, samples))], {})
+    tracking = Tracking(run, ["tensorboard"])
+    assert tracking.advance() == 1
+    tracking.close()
+    ledger.close()
+    [(name, found)] = texts(run.path / "tracking" / "tensorboard").items()
+    assert name.startswith("evaluation/samples")
+    assert "```\n1 + 1 =\n->  2\n```" in found[1]
+    assert "````\nsay\n-> ```\n<script>\ufffd[2J\n````" in found[1]
+
+
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     assert set(CLASSES) == set(TRACKERS)
     for name, module in TRACKERS.items():
@@ -191,6 +219,7 @@ def test_other_trackers_take_the_same_figures(
     tracking, told = Tracking(run, [name]), list[str]()
     assert tracking.advance() == 2
     write(ledger, 2, 1.0)
+    ledger.commit([Noted(25.0, notes.Measured(2, 2000, {"x": 1.0}, (notes.TextSample("a", "<b>"),)))], {})
     tracking.finish(told.append)  # in another thread
     ledger.close()
     assert (told, capsys.readouterr().out) == ([], "")

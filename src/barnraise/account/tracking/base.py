@@ -9,12 +9,16 @@ from typing import NamedTuple
 
 
 class VersionFigures(NamedTuple):
-    """Figures of one version by name, from the row `row_id` of the ledger; `seconds` on the run's clock."""
+    """Figures of one version by name, from the row `row_id` of the ledger; `seconds` on the run's clock.
+
+    `samples` is what the version generated after its prompts, as Markdown; empty where nothing was generated.
+    """
 
     row_id: int
     version: int
     seconds: float
     figures: Mapping[str, float]
+    samples: str = ""
 
 
 class Tracker(ABC):

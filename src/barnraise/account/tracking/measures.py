@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from itertools import chain, count
 from typing import ClassVar
 
 import msgspec
 
+from barnraise.account.markdown import fenced
 from barnraise.account.metrics import perplexity
 from barnraise.account.reducer import Kinds, Reducer
 from barnraise.account.tracking.base import VersionFigures
 from barnraise.ledger import Judged, LedgerView, Noted, VersionClosed, notes
+
+SAMPLES = "evaluation/samples"
+"""The name under which trackers show the text that a version generated."""
 
 _ODD = re.compile(r"[^\w .:/-]", re.ASCII)
 """Letters that some tracker refuses in the name of a figure."""
@@ -43,9 +48,12 @@ class Measures(Reducer):
             if loss is not None:
                 figures = {"evaluation/loss": loss, "evaluation/perplexity": perplexity(loss)}
                 self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
-        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Measured) and decision.note.values:
-            figures = {self._name(name): value for name, value in decision.note.values.items()}
-            self.points.append(VersionFigures(row_id, decision.note.version, decision.time, figures))
+        elif isinstance(decision, Noted) and isinstance(decision.note, notes.Measured):
+            note = decision.note
+            if note.values or note.samples:
+                figures = {self._name(name): value for name, value in note.values.items()}
+                text = as_markdown(note.samples)
+                self.points.append(VersionFigures(row_id, note.version, decision.time, figures, text))
 
     def _name(self, figure: str) -> str:
         """Return a name that every tracker takes; figures that differ in other letters alone get numbers."""
@@ -70,3 +78,8 @@ class Measures(Reducer):
         if known:
             figures["training/staleness"] = sum(staleness for _, _, staleness in known) / len(known)
         self.points.append(VersionFigures(row_id, decision.version, decision.time, figures))
+
+
+def as_markdown(samples: Sequence[notes.TextSample]) -> str:
+    """Return samples as Markdown that shows each as it is, whatever a model wrote."""
+    return "\n".join(line for sample in samples for line in (*fenced(f"{sample.prompt}\n-> {sample.text}"), ""))

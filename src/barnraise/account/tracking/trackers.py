@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from .base import Tracker, VersionFigures
+from .measures import SAMPLES
 
 PROJECT = "barnraise"
 
@@ -28,6 +30,8 @@ class TensorBoard(Tracker):
     def log(self, point: VersionFigures) -> None:
         for name, value in point.figures.items():
             self._writer.add_scalar(name, value, point.version, walltime=point.seconds)
+        if point.samples:
+            self._writer.add_text(SAMPLES, point.samples, point.version, walltime=point.seconds)
 
     def close(self) -> None:
         self._writer.close()
@@ -46,9 +50,11 @@ class Wandb(Tracker):
             project=PROJECT, name=run, id=run, resume="allow", dir=str(folder), mode=mode, settings=settings
         )
         self._run.define_metric("*", step_metric="version")
+        self._html: Any = wandb.Html
 
     def log(self, point: VersionFigures) -> None:
-        self._run.log({**point.figures, "version": point.version, "seconds": point.seconds})
+        shown = {SAMPLES: self._html(f"<pre>{escape(point.samples)}</pre>", inject=False)} if point.samples else {}
+        self._run.log({**point.figures, **shown, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
         self._run.finish()
@@ -71,6 +77,8 @@ class Mlflow(Tracker):
     def log(self, point: VersionFigures) -> None:
         for name, value in point.figures.items():
             self._client.log_metric(self._id, name, value, timestamp=int(1000 * point.seconds), step=point.version)
+        if point.samples:
+            self._client.log_text(self._id, point.samples, f"samples/version-{point.version:06}.md")
 
     def close(self) -> None:
         self._client.set_terminated(self._id)
@@ -88,9 +96,11 @@ class Trackio(Tracker):
             # trackio keeps the run it is at in a context, which another thread lacks
             context = contextvars.copy_context()
             self._run: Any = context.run(trackio.init, project=PROJECT, name=run, resume="allow")
+        self._markdown: Any = trackio.Markdown
 
     def log(self, point: VersionFigures) -> None:
-        self._run.log({**point.figures, "version": point.version, "seconds": point.seconds})
+        shown = {SAMPLES: self._markdown(point.samples)} if point.samples else {}
+        self._run.log({**point.figures, **shown, "version": point.version, "seconds": point.seconds})
 
     def close(self) -> None:
         with hushed("trackio"):
