@@ -21,6 +21,9 @@ from barnraise.worker.executor import WorkerExecutor
 from barnraise.worker.pools import Pools
 
 HEAD = ("", "tokens/s", "of AdamW", "MFU", "card GiB", "card idle")
+PROFILED = 4
+"""Steps of a turn that are profiled: the profiler takes seconds for the events of many."""
+
 WARM, TASKS = 2, 5
 """Tasks with an exchange before those that are timed, and all of them."""
 
@@ -30,9 +33,9 @@ TRAINING: dict[str, dict[str, Any]] = {
     "8-bit": {"inner_optimizer": "adamw_8bit"},
     "offload": {"offload_optimizer": True},
     "checkpointing": {"checkpoint_activations": True},
-    "compile": {"compile": "auto"},
     "lora": {"adapter": {"rank": 16}},
     "qlora": {"adapter": {"rank": 16, "base": "nf4"}},
+    "compile": {"compile": "auto"},
 }
 """Keys of `training`, by the name of the part that measures them."""
 
@@ -43,7 +46,7 @@ def idle_share(work: Callable[[], object], *, cuda: bool) -> float | None:
     Without a card it is the share in which torch does nothing.
     """
     kind = torch.profiler.ProfilerActivity.CUDA if cuda else torch.profiler.ProfilerActivity.CPU
-    with torch.profiler.profile(activities=[kind]) as profiler:
+    with torch.profiler.profile(activities=[kind], acc_events=True) as profiler:
         seconds = timed(work)
     busy = covered(
         (event.time_range.start, event.time_range.end)
@@ -74,11 +77,11 @@ def training(bench: Bench, name: str) -> None:
     if name == "offload" and not bench.cuda:
         trainer.offload()  # a CPU does not by itself
 
-    def steps() -> None:
-        trainer.run(rows.batches(scale.batch, scale.steps), 1e-4)
+    def steps(count: int = scale.steps) -> None:
+        trainer.run(rows.batches(scale.batch, count), 1e-4)
         bench.finish_work()
 
-    first = timed(steps)
+    print(f"  first turn: {timed(steps):.1f} s", flush=True)
     tokens = scale.batch * scale.context * scale.steps
     rates = [tokens / timed(steps) for _ in range(scale.turns if bench.clock.left else 1)]
     for remark in trainer.remarks:
@@ -86,11 +89,9 @@ def training(bench: Bench, name: str) -> None:
     shape = scale.model["num_layers"], scale.model["hidden_size"], scale.context
     frozen = trainer.flat.layout.size < (size := model_size(resolved))
     operations = operations_a_token(size, *shape, frozen=frozen)
-    told = row(bench, name, statistics.median(rates), operations, idle_share(steps, cuda=bench.cuda))
-    print(
-        f"  {resolved['model_type']}, {trainer.flat.layout.size:,} trained, first turn {first:.1f} s: {told}",
-        flush=True,
-    )
+    idle = idle_share(partial(steps, min(PROFILED, scale.steps)), cuda=bench.cuda)
+    told = row(bench, name, statistics.median(rates), operations, idle)
+    print(f"  {resolved['model_type']}, {trainer.flat.layout.size:,} trained: {told}", flush=True)
 
 
 def row(bench: Bench, name: str, rate: float, operations: float | None, idle: float | None) -> str:

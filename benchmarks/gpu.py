@@ -8,7 +8,7 @@
                 PyTorch loop (the same model, autocast to bfloat16, fused AdamW, clipping), in turns; and the share of
                 what the card can do at best (MFU), counting 6 N + 12 layers hidden context operations a token.
                 Target: >= 95% of the loop
-    adamw, muon, 8-bit, offload, checkpointing, compile, lora, qlora
+    adamw, muon, 8-bit, offload, checkpointing, lora, qlora, compile
                 the same model with one option: tokens/s, MFU, the card's memory, and its idle share, which is that of
                 the time in which the profiler sees no kernel run
     tasks       tasks of 30 steps of that model whose updates go up in `sparse_loco`, with a version (`int4`) in the
@@ -34,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "exchange": exchange,
     "runs": runs,
 }
+PARTS["compile"] = PARTS.pop("compile")  # the last, since the deadline cannot end a compilation
 
 
 def arguments() -> argparse.Namespace:
@@ -288,6 +290,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="the CPU only rehearses (cuda)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="(all)")
     parser.add_argument("--deadline", type=float, default=530.0, help="seconds (530)")
+    parser.add_argument("--turns", type=int, help="timed turns of a part (5, and 2 with --quick)")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     return parser.parse_args()
 
@@ -298,9 +301,10 @@ def main() -> int:
     if options.device == "cuda" and not there and not options.quick:
         print(f"skipped: torch {torch.__version__} sees no CUDA device here (`--quick` rehearses on the CPU)")
         return 0
+    scale = QUICK if options.quick else FULL
     bench = Bench(
         "cuda" if there and options.device == "cuda" else "cpu",
-        QUICK if options.quick else FULL,
+        replace(scale, turns=max(1, options.turns or scale.turns)),
         Clock(options.deadline),
     )
     torch.set_num_threads(1 if options.quick else min(8, os.cpu_count() or 1))
