@@ -15,22 +15,26 @@ from torch import Tensor
 from transformers import masking_utils
 
 _PACKED: ContextVar[bool | None] = ContextVar("packed", default=None)
+_packed: bool | None = None  # the same for compiled models: torch.compile reads no context, and compiles for each value
 _find = masking_utils.find_packed_sequence_indices
 
 
 @contextmanager
 def rows_packed(packed: bool) -> Iterator[None]:
-    """Tell forward passes in this context whether their rows are packed."""
-    token = _PACKED.set(packed)
+    """Tell forward passes in this context whether their rows are packed; compiled ones in all threads."""
+    global _packed
+    token, before = _PACKED.set(packed), _packed
+    _packed = packed
     try:
         yield
     finally:
+        _packed = before
         _PACKED.reset(token)
 
 
 def _find_packed(position_ids: Tensor) -> Tensor | None:
     """Return the number of each token's example in its row; None where rows are not packed."""
-    packed = None if torch.compiler.is_compiling() else _PACKED.get()
+    packed = _packed if torch.compiler.is_compiling() else _PACKED.get()
     if packed is None:
         found: Tensor | None = _find(position_ids)
         return found

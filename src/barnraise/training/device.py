@@ -74,6 +74,28 @@ def why_not_compiled(device: torch.device) -> str:
     return "" if importlib.util.find_spec("triton") else "triton is not installed (pip install triton)"
 
 
+def compile_layers(module: nn.Module) -> list[nn.Module]:
+    """Have the layers that repeat compiled at their first use, or the module where none do, and return them.
+
+    Layers of one shape are compiled once, which takes a fraction of a whole model's time.
+    """
+    found = _repeated(module) or [module]
+    for layer in found:
+        layer.compile()
+    return found
+
+
+def _repeated(module: nn.Module) -> list[nn.Module]:
+    """Return the members of the outermost lists of several modules of one type."""
+    found = list[nn.Module]()
+    for child in module.children():
+        if isinstance(child, nn.ModuleList) and len(child) > 1 and len(set(map(type, child))) == 1:
+            found += child
+        else:
+            found += _repeated(child)
+    return found
+
+
 def recompute_activations(module: nn.Module) -> None:
     """Keep the inputs of layers alone for the backward pass; ModelError when the model's class cannot."""
     enable = getattr(module, "gradient_checkpointing_enable", None)

@@ -24,7 +24,7 @@ from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
 from barnraise.training.catalog import ALL, FULL_PRECISION
 from barnraise.training.causal_lm import CausalLM
-from barnraise.training.device import has_room, usable_precision, use_fast_products, why_not_compiled
+from barnraise.training.device import compile_layers, has_room, usable_precision, use_fast_products, why_not_compiled
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.offload import MainMemory
 from barnraise.training.problem import Problem, Tensors, careful, is_own, never_finite
@@ -75,7 +75,7 @@ class LocalTrainer:
         self.exchanges_on_device = not offload and has_room(self.device, len(self.flat.vector))
         self.reads_late = self.device.type != "cpu"  # to wait for a device after each step is to let it idle
         self.remarks = list[str]()  # about this machine, for its owner
-        self.compiled = compiled and self._compile()
+        self.compiled = self._compile() if compiled else []  # the layers that are, until that fails
         self.skipped = 0  # steps so far that were skipped, as not finite or since the code of the problem raised
         self.raised = ""  # the last failure of the problem's code in this task
         self._anchor: Tensor | None = None
@@ -225,17 +225,18 @@ class LocalTrainer:
             except Exception as error:
                 if not self.compiled:
                     raise
-                self.compiled, self.module._compiled_call_impl = False, None
+                for layer in self.compiled:
+                    layer._compiled_call_impl = None
+                self.compiled = []
                 first = (str(error).strip() or type(error).__name__).splitlines()[0]
                 warnings.warn(f"training.compile: the model is not compiled, since that failed: {first}", stacklevel=2)
 
-    def _compile(self) -> bool:
+    def _compile(self) -> list[nn.Module]:
         """Have the model compiled at its first use, if this machine can."""
         if reason := why_not_compiled(self.device):
             self.remarks.append(f"training.compile: the model is not compiled, since {reason}")
-            return False
-        self.module.compile()
-        return True
+            return []
+        return compile_layers(self.module)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         self.flat.gradient.zero_()

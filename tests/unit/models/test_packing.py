@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -27,3 +29,24 @@ def test_told_and_found_masks_are_the_same(architecture: str, positions: list[in
         with rows_packed(False):
             apart = module(**inputs, use_cache=False).logits
         assert not torch.allclose(apart, found), "examples of one row must not see each other"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_compiled_model_makes_masks_of_packed_rows_alone(packed: bool) -> None:
+    graphs = list[Any]()
+
+    def keep(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    module = build(describe({"architecture": "llama", "config": SHAPE}, 40, 8), 0).eval()
+    inputs = {"input_ids": torch.arange(16).view(2, 8)}
+    if packed:
+        inputs["position_ids"] = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 0]] * 2)
+    with rows_packed(packed):
+        expected = module(**inputs, use_cache=False).logits
+        module.compile(backend=keep)
+        found = module(**inputs, use_cache=False).logits
+    torch.testing.assert_close(found, expected)
+    assert any("cumsum" in str(node.target) for graph in graphs for node in graph.graph.nodes) == packed
+    torch._dynamo.reset()

@@ -15,6 +15,7 @@ from barnraise.core.errors import ModelError
 from barnraise.models.build import build
 from barnraise.models.config import describe
 from barnraise.training.device import (
+    compile_layers,
     has_bfloat16,
     recompute_activations,
     usable_precision,
@@ -130,15 +131,37 @@ def test_a_compiler_that_fails_does_not_end_a_task() -> None:
     found, plain = trainer(llama(), compiled=True), trainer(llama())
     assert found.compiled
 
-    def fails(**_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise RuntimeError("C++ compile error\nmore")
 
-    found.module._compiled_call_impl = fails
+    found.compiled[1]._compiled_call_impl = fails
     with pytest.warns(UserWarning, match=r"the model is not compiled, since that failed: C\+\+ compile error$"):
         loss = found.step(BATCH, 0.01)
     assert loss == plain.step(BATCH, 0.01)
     assert torch.equal(found.flat.vector, plain.flat.vector)
     assert not found.compiled
+
+
+def test_layers_that_repeat_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = list[Any]()
+
+    def keep(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    whole = nn.Module.compile
+    monkeypatch.setattr(nn.Module, "compile", lambda module: whole(module, backend=keep))
+    found, plain = trainer(llama(), compiled=True), trainer(llama())
+    assert [type(layer).__name__ for layer in found.compiled] == 3 * ["LlamaDecoderLayer"]
+    for _ in range(2):
+        assert found.step(BATCH, 0.01) == pytest.approx(plain.step(BATCH, 0.01), rel=1e-4)
+    assert len(graphs) == 1
+    torch._dynamo.reset()
+
+
+def test_a_model_without_layers_that_repeat_is_compiled_as_a_whole() -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    assert compile_layers(module) == [module]
 
 
 @pytest.mark.campaign
