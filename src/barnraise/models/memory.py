@@ -20,7 +20,7 @@ import psutil
 from barnraise.core.errors import ModelError
 from barnraise.core.units import bytes_text
 from barnraise.models.config import architecture_of
-from barnraise.models.exchange.base_model import BASE_TYPES, FLOAT32
+from barnraise.models.exchange.base_model import AT_ONCE, BASE_TYPES, FLOAT32
 from barnraise.models.exchange.catalog import CATALOG
 from barnraise.models.exchange.record import Exchange
 from barnraise.models.linears import linears
@@ -110,6 +110,14 @@ def model_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
     return beside
 
 
+def widening_bytes(resolved: Mapping[str, Any], exchange: Exchange) -> int:
+    """Return the bytes that an accelerator takes for a while to widen the largest matrix of the base."""
+    base = BASE_TYPES[str(exchange.name.options.get("base", FLOAT32))]
+    if not base.widening:
+        return 0
+    return base.widening * min(AT_ONCE, max(layer.outputs * layer.inputs for layer in linears(resolved)))
+
+
 def buffer_bytes(resolved: Mapping[str, Any]) -> int:
     """Return the bytes of the model's buffers."""
     return architecture_of(resolved).buffer_bytes(resolved)
@@ -148,12 +156,22 @@ def beside_device(exchange: Exchange, *, inner_states: float = 2, offload: bool 
 
 
 def on_device(
-    resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2, recompute: bool = False
+    resolved: Mapping[str, Any],
+    exchange: Exchange,
+    *,
+    context: int,
+    inner_states: float = 2,
+    scratch: int = 0,
+    recompute: bool = False,
 ) -> int:
-    """Return the bytes that a worker needs on an accelerator, with one row at a time; `inner_states` 0: offloaded."""
+    """Return the bytes that a worker needs on an accelerator, with one row at a time; `inner_states` 0: offloaded.
+
+    `scratch` are the bytes that a step of the optimizer takes for a while, when no activations are there.
+    """
     values = (1 + inner_states) * exchange.trained
     activations = (recomputed_bytes if recompute else activation_bytes)(resolved, batch_size=1, context=context)
-    return model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved) + activations
+    held = model_bytes(resolved, exchange) + math.ceil(FLOAT * values) + buffer_bytes(resolved)
+    return held + max(activations + widening_bytes(resolved, exchange), scratch)
 
 
 def measuring(resolved: Mapping[str, Any], exchange: Exchange, *, context: int, inner_states: float = 2) -> Memory:

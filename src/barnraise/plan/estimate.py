@@ -151,12 +151,14 @@ def estimate(plan: Plan) -> Estimate:
 def _accelerated(plan: Plan, resolved: dict[str, Any], exchange: Exchange, states: float) -> Accelerated:
     training = plan.run_file.training
     offload = training.offload_optimizer
+    scratch = INNER.entry(plan.inner.name).declares.scratch(exchange.layout)
     return Accelerated(
         memory.on_device(
             resolved,
             exchange,
             context=longest_row(plan.run_file),
             inner_states=0 if offload else states,
+            scratch=0 if offload else scratch,
             recompute=training.checkpoint_activations,
         ),
         memory.beside_device(exchange, inner_states=states, offload=offload) + memory.PROCESS_BYTES,

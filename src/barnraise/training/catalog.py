@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from barnraise.core.registry import Catalog, Entry, Option
 from barnraise.models.exchange.layout import Layout
 from barnraise.training import reach
-from barnraise.training.matrices import hidden_share
+from barnraise.training.matrices import hidden_share, largest_batch
+
+AT_ONCE = 1 << 24
+"""Values that take an optimizer's step at a time on accelerators: so many that a kernel takes longer than its launch.
+
+A kernel that reads and writes them moves 128 MB.
+"""
 
 SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 
@@ -39,7 +45,8 @@ class InnerTraits:
     the rate for any gradient; `seconds`: it keeps second moments, which stateless tasks publish. `reach`: from its
     options, the norm that gradients are clipped to, and the number of parameters, the largest L2 norm of one step at a
     learning rate of 1. None: there is no bound. `on_device`: why its steps cannot be taken in main memory beside a
-    device; empty when they can. `follows`: whether the momentum of the fleet helps its steps.
+    device; empty when they can. `follows`: whether the momentum of the fleet helps its steps. `scratch`: the bytes that
+    a step takes of an accelerator's memory for a while.
     """
 
     moments: Callable[[Layout], float]
@@ -48,6 +55,7 @@ class InnerTraits:
     reach: Callable[[Mapping[str, float], float | None, int], float] | None = None
     on_device: str = ""
     follows: bool = True
+    scratch: Callable[[Layout], int] = lambda _: 0
 
 
 def _rate(default: float) -> Option:
@@ -137,7 +145,13 @@ INNER = Catalog(
             "barnraise.training.inner.adamw_8bit:AdamW8Bit",
             "AdamW with moments of one byte each: a quarter of the memory",
             options=(*_betas(0.9, 0.95), _WEIGHT_DECAY),
-            declares=InnerTraits(lambda _: 0.5 + 2.0 / 256.0, adaptive=True, seconds=True, reach=reach.adamw),
+            declares=InnerTraits(
+                lambda _: 0.5 + 2.0 / 256.0,
+                adaptive=True,
+                seconds=True,
+                reach=reach.adamw,
+                scratch=lambda layout: 24 * min(AT_ONCE, layout.size),
+            ),
         ),
         Entry(
             "lion",
@@ -162,6 +176,7 @@ INNER = Catalog(
                 reach=reach.adamw,
                 on_device="a CPU takes seconds for the products of its matrices",
                 follows=False,
+                scratch=lambda layout: 14 * largest_batch(layout, AT_ONCE),
             ),
         ),
         Entry(

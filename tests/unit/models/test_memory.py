@@ -91,6 +91,14 @@ def test_an_offloaded_optimizer_is_in_main_memory() -> None:
     assert memory.beside_device(exchange, offload=True) - memory.beside_device(exchange) == 4 * 4 * size
 
 
+def test_memory_for_a_while_counts_on_a_device_where_it_is_more_than_the_activations() -> None:
+    resolved = resolve("gpt_neo")
+    exchange = Exchange.of(resolved)
+    needs = [memory.on_device(resolved, exchange, context=32, scratch=scratch) for scratch in (0, 1, 1 << 40)]
+    activations = memory.activation_bytes(resolved, batch_size=1, context=32)
+    assert needs[0] == needs[1] == needs[2] - (1 << 40) + activations
+
+
 def test_a_model_too_large_is_refused_with_both_numbers() -> None:
     resolved = describe({"architecture": "llama"}, 32_000, 2048)
     needed = memory.worker(resolved, Exchange.of(resolved), batch_size=1, context=2048).total

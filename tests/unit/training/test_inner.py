@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from barnraise.core.errors import UnknownNameError
 from barnraise.models.flat import FlatParameters
 from barnraise.training import inner
-from barnraise.training.inner.adamw_8bit import BLOCK, SPAN, AdamW8Bit
+from barnraise.training.inner import muon
+from barnraise.training.inner.adamw_8bit import AdamW8Bit
 from barnraise.training.inner.base import InnerOptimizer
 from barnraise.training.inner.muon import Muon, orthogonalised
 
@@ -173,16 +174,28 @@ def test_codes_of_8_bits_hold_moments_to_a_few_percent_over_decades_and_without_
     assert bool((optimizer.moments["exp_avg_sq"][: flat.layout.size] >= 1).all())
 
 
-def test_8_bit_adamw_takes_the_same_steps_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = []
-    for span in (SPAN, 2 * BLOCK):
-        monkeypatch.setattr("barnraise.training.inner.adamw_8bit.SPAN", span)
-        flat, optimizer = made("adamw_8bit", "matrices")
+@pytest.mark.parametrize("values", [300, 1 << 20])
+def test_muon_steps_with_batches_of_matrices_as_with_each(monkeypatch: pytest.MonkeyPatch, values: int) -> None:
+    found = []
+    for span in (0, values):
+        monkeypatch.setitem(muon.SPAN, "cpu", span)
+        flat, optimizer = made("muon", "matrices")
         for number in range(3):
             flat.gradient.copy_(gradients(flat, number))
             optimizer.step(0.01)
-        whole.append(flat.vector.clone())
-    torch.testing.assert_close(whole[1], whole[0], rtol=0.0, atol=0.0)
+        found.append(torch.cat([flat.vector, optimizer.moments["momentum"]]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(8, 32), (32, 8), (16, 16)])
+def test_matrices_are_orthogonalised_together_as_alone(shape: tuple[int, int]) -> None:
+    several = (
+        torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
+        * torch.tensor([1e-3, 1.0, 50.0])[:, None, None]
+    )
+    together = orthogonalised(several)
+    for number, matrix in enumerate(several):
+        torch.testing.assert_close(together[number], orthogonalised(matrix), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,6 +7,7 @@ On a CPU a product in bfloat16 takes several times as long as one in float32, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any, cast
 
@@ -14,10 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from barnraise.models.exchange.base_model import BLOCK
+from barnraise.models.exchange.base_model import AT_ONCE, BLOCK
 
-_VALUES_AT_ONCE = {"cpu": 1 << 20}
-_VALUES_AT_ONCE_ELSEWHERE = 1 << 26
+_VALUES_AT_ONCE = {"cpu": 1 << 20}  # AT_ONCE on others
 
 NF4 = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
@@ -63,7 +63,7 @@ class CompactLinear(nn.Linear):
 
     def blocks(self, like: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield the matrix a few rows at a time, in the type and on the device of `like`; valid until the next."""
-        most = _VALUES_AT_ONCE.get(like.device.type, _VALUES_AT_ONCE_ELSEWHERE)
+        most = _VALUES_AT_ONCE.get(like.device.type, AT_ONCE)
         count = min(self.out_features, max(1, most // self.in_features))
         room = torch.empty(count, self.in_features, dtype=like.dtype, device=like.device)
         for start in range(0, self.out_features, count):
@@ -94,7 +94,7 @@ class Int8Linear(CompactLinear):
 
     def widen(self, rows: slice, out: Tensor) -> Tensor:
         assert self.scale is not None
-        return out[: rows.stop - rows.start].copy_(self.weight[rows]).mul_(self.scale[rows].to(out.dtype))
+        return torch.mul(self.weight[rows], self.scale[rows].to(out.dtype), out=out[: rows.stop - rows.start])
 
 
 class Nf4Linear(CompactLinear):
@@ -116,8 +116,11 @@ class Nf4Linear(CompactLinear):
     def widen(self, rows: slice, out: Tensor) -> Tensor:
         assert self.scale is not None
         values = _pairs(self.weight[rows].view(torch.uint8)).view(rows.stop - rows.start, -1, BLOCK)
-        values = values * self.scale[rows].unsqueeze(2)
-        return out[: len(values)].copy_(values.flatten(1)[:, : self.in_features])
+        scale, out = self.scale[rows].unsqueeze(2), out[: len(values)]
+        if self.in_features % BLOCK:
+            return out.copy_((values * scale).flatten(1)[:, : self.in_features])
+        torch.mul(values, scale, out=out.view_as(values))
+        return out
 
 
 LINEARS: dict[str, type[CompactLinear]] = {"bfloat16": BFloat16Linear, "int8": Int8Linear, "nf4": Nf4Linear}
@@ -135,9 +138,20 @@ def _packed(pack: Callable[[Tensor], tuple[Tensor, Tensor | None]], matrix: Tens
 def _pairs(codes: Tensor) -> Tensor:
     """Return the two values of each byte, float32 [..., 2 * bytes]."""
     if codes.device.type != "cpu":
-        return torch.from_numpy(_BYTES).to(codes.device)[codes.int()].flatten(-2)
+        return looked_up(codes)
     both = np.take(_BYTES.view(np.complex64).ravel(), codes.numpy())  # torch's own takes eight times as long
     return torch.from_numpy(both.view(np.float32))
+
+
+def looked_up(codes: Tensor) -> Tensor:
+    """Return the same by operations of the device: one gathers both values of a byte."""
+    return _table(codes.device)[codes.int()].view(torch.float32)
+
+
+@cache
+def _table(device: torch.device) -> Tensor:
+    """Return the two values of each byte as one integer, int64 [256]; a copy at each use would wait for the device."""
+    return torch.from_numpy(_BYTES.view(np.int64).ravel()).to(device)
 
 
 class _Product(torch.autograd.Function):
@@ -157,9 +171,9 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         layer: CompactLinear = ctx.layer
         flat = gradient.reshape(-1, layer.out_features)
-        found = flat.new_zeros(len(flat), layer.in_features)
+        found = flat.new_empty(len(flat), layer.in_features)
         for rows, matrix in layer.blocks(flat):
-            found.addmm_(flat[:, rows], matrix)
+            found.addmm_(flat[:, rows], matrix, beta=float(rows.start > 0))
         return found.view(*gradient.shape[:-1], layer.in_features), None
 
 

@@ -34,12 +34,16 @@ class Ranges:
 
     def over(self, *vectors: Tensor) -> Ranges:
         """Take further steps over `vectors`: parameters, gradient, first and second moments."""
+        return self.over_parts([[vector[place] for place, _ in self.ranges] for vector in vectors])
+
+    def over_parts(self, parts: Sequence[Sequence[Tensor]]) -> Ranges:
+        """Take further steps over `parts` of these vectors, of each a part a range."""
         self._views = []
         for decays in (True, False):
-            places = [place for place, decayed in self.ranges if decayed == decays]
-            if places:
-                counts = torch.zeros(len(places), device=vectors[0].device)
-                tensors = [[vector[place] for place in places] for vector in vectors]
+            own = [number for number, (_, decayed) in enumerate(self.ranges) if decayed == decays]
+            if own:
+                counts = torch.zeros(len(own), device=parts[0][0].device)
+                tensors = [[vector[number] for number in own] for vector in parts]
                 self._views.append(Views(tensors, counts, self.weight_decay if decays else 0.0))
         return self
 

@@ -13,14 +13,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from barnraise.training.catalog import AT_ONCE
+
 from .adamw import AdamW, Ranges
 from .base import Range, shortened
 
 BLOCK = 256
 """Values that share a scale, their largest magnitude."""
 
-SPAN = 1 << 20
-"""Values that are decoded at a time, a multiple of BLOCK."""
+SPAN = {"cpu": 1 << 20}
+"""Values that are decoded at a time, a multiple of BLOCK, by the kind of device; AT_ONCE on others."""
 
 _MULTIPLIER, _STRIDE = -1640531535, 1013904223  # 2^32 over the golden ratio, as int32; an odd number
 
@@ -55,11 +57,12 @@ class AdamW8Bit(AdamW):
         return codes | {f"{name}_scale": self.vector.new_zeros(blocks) for name in codes}
 
     def prepare(self) -> None:
-        size = min(SPAN, self.moments["exp_avg"].numel())
+        size = min(SPAN.get(self.vector.device.type, AT_ONCE), self.moments["exp_avg"].numel())
         scratch = self.vector.new_zeros(size), self.vector.new_zeros(size)
         places = torch.arange(size, dtype=torch.int32, device=self.vector.device)
-        self._dither = places.mul_(_MULTIPLIER)
-        self._pieces = [self._piece(start, scratch) for start in range(0, len(self.vector), SPAN)]
+        self._dither = places.mul_(_MULTIPLIER).bitwise_left_shift_(8)
+        self._half = torch.tensor(0.5)
+        self._pieces = [self._piece(start, scratch) for start in range(0, len(self.vector), size)]
 
     def apply(self, rate: float) -> None:
         for piece in self._pieces:
@@ -106,7 +109,7 @@ class AdamW8Bit(AdamW):
         return found.div_(1.0 - self.betas[1] ** self.steps)
 
     def _piece(self, start: int, scratch: tuple[Tensor, Tensor]) -> Piece:
-        place = slice(start, min(start + SPAN, len(self.vector)))
+        place = slice(start, min(start + len(scratch[0]), len(self.vector)))
         padded = slice(start, start + -(-(place.stop - start) // BLOCK) * BLOCK)
         blocks, size = slice(start // BLOCK, padded.stop // BLOCK), padded.stop - start
         first, second = scratch[0][:size], scratch[1][:size]
@@ -128,24 +131,31 @@ class AdamW8Bit(AdamW):
     @staticmethod
     def _decode(piece: Piece) -> None:
         (first, second), (codes, squares) = piece.values, piece.codes
-        first.copy_(codes).mul_(1.0 / 127.0)
+        torch.mul(codes, 1.0 / 127.0, out=first)
         first.mul_(first.abs())
-        second.copy_(squares).mul_(1.0 / 255.0).square_().square_()
+        torch.mul(squares, 1.0 / 255.0, out=second).square_().square_()
         for values, scale in zip(piece.values, piece.scales, strict=True):
             values.view(-1, BLOCK).mul_(scale.unsqueeze(1))
 
     def _encode(self, piece: Piece) -> None:
-        shift = (int(self.steps) * _STRIDE + piece.place.start * _MULTIPLIER) % (1 << 32) - (1 << 31)
-        random = (self._dither[: len(piece.values[0])] + shift).bitwise_right_shift(8).bitwise_and(0xFFFF)
-        dither = random.to(torch.float32).mul_(2.0**-16)
-        for values, scale in zip(piece.values, piece.scales, strict=True):
+        """Encode the moments; the conversion to whole numbers rounds towards 0."""
+        (first, second), dither = piece.values, self._dither_of(piece)
+        magnitudes = first.abs(), second  # squares have no sign
+        for values, scale in zip(magnitudes, piece.scales, strict=True):
             blocks = values.view(-1, BLOCK)
-            torch.amax(blocks.abs(), 1, out=scale)
+            torch.amax(blocks, 1, out=scale)
             blocks.div_(scale.clamp(min=torch.finfo(torch.float32).tiny).unsqueeze(1))
-        first, second = piece.values
-        magnitude = first.abs().sqrt_().mul_(127.0).add_(dither).floor_().clamp_(max=127.0)
-        piece.codes[0].copy_(magnitude.copysign_(first))
-        piece.codes[1].copy_(second.sqrt_().sqrt_().mul_(255.0).add_(dither).floor_().clamp_(1.0, 255.0))
+        piece.codes[0].copy_(magnitudes[0].sqrt_().mul_(127.0).add_(dither).copysign_(first))
+        piece.codes[1].copy_(second.sqrt_().sqrt_().mul_(255.0).add_(dither).clamp_(min=1.0))
+
+    def _dither_of(self, piece: Piece) -> Tensor:
+        """Return random numbers from 0 to below 1, in steps of 2^-16: the bits 8 to 23 of a hash of step and place.
+
+        They are the upper half of the hash times 2^8. Its uppermost bit is inverted, so that 0 is the least int16.
+        """
+        shift = ((int(self.steps) * _STRIDE + piece.place.start * _MULTIPLIER) << 8) % (1 << 32) - (1 << 31)
+        hashes = self._dither[: len(piece.values[0])] + shift
+        return torch.add(self._half, hashes.view(torch.int16)[1::2], alpha=2.0**-16)
 
 
 def _within(ranges: list[Range], place: slice) -> Iterator[Range]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 
 import torch
 from torch import Tensor
 
 from barnraise.models.exchange.layout import Leaf
-from barnraise.training.catalog import ALL
-from barnraise.training.matrices import is_hidden
+from barnraise.training.catalog import ALL, AT_ONCE
+from barnraise.training.matrices import batches, is_hidden
 
 from .adamw import Ranges
 from .base import Parameters, SignedOptimizer, decay_ranges, shortened
@@ -19,6 +20,9 @@ COEFFICIENTS = 3.4445, -4.7750, 2.0315
 
 STEPS = 5
 
+SPAN = {"cpu": 0}
+"""Values of the matrices that are orthogonalised at a time, or one matrix, by the kind of device; AT_ONCE on others."""
+
 AS_ADAMW = 0.2
 """Root mean square of a step at a rate of 1, as AdamW's steps have (Liu et al. 2025, "Muon is Scalable", section 2.2).
 
@@ -26,21 +30,23 @@ So one learning rate and one weight decay are right for all parameters.
 """
 
 
-def orthogonalised(matrix: Tensor) -> Tensor:
-    """Return about the nearest matrix whose singular values are all 1: U V^T of U S V^T, by Newton-Schulz steps.
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Return about the nearest matrices whose singular values are all 1: U V^T of U S V^T, by Newton-Schulz steps.
 
-    In float32 on CPUs, few of which multiply bfloat16 fast, and in bfloat16 on accelerators.
+    `matrices` is one, or several of one shape behind one another. In float32 on CPUs, few of which multiply bfloat16
+    fast, and in bfloat16 on accelerators.
     """
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
-    found: Tensor = wide / torch.linalg.vector_norm(wide).clamp(min=1e-7)
+    wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
+    found: Tensor = wide / torch.linalg.vector_norm(wide, dim=(-2, -1), keepdim=True).clamp_(min=1e-7)
     if found.device.type != "cpu":
         found = found.bfloat16()
+    add_product = torch.addmm if found.ndim == 2 else torch.baddbmm
     a, b, c = COEFFICIENTS
     for _ in range(STEPS):
         gram = found @ found.mT
-        found = torch.addmm(found, torch.addmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
-    found = found.to(matrix.dtype)
-    return found if wide is matrix else found.mT
+        found = add_product(found, add_product(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+    found = found.to(matrices.dtype)
+    return found if wide is matrices else found.mT
 
 
 class Muon(SignedOptimizer):
@@ -57,7 +63,7 @@ class Muon(SignedOptimizer):
         self.momentum, self.betas, self.weight_decay = momentum, (beta1, beta2), weight_decay
 
     def bind(self, flat: Parameters, decays: str = ALL) -> None:
-        self._matrices = [leaf for leaf in flat.layout.leaves if is_hidden(leaf)]
+        self._batches = batches(flat.layout, SPAN.get(flat.vector.device.type, AT_ONCE))
         others = [leaf for leaf in flat.layout.leaves if not is_hidden(leaf)]
         self._others = decay_ranges(others, decays)
         super().bind(flat, decays)
@@ -76,23 +82,25 @@ class Muon(SignedOptimizer):
         return {"momentum": torch.zeros_like(self.vector), "exp_avg_sq": self.vector.new_zeros(size)}
 
     def prepare(self) -> None:
-        self._adamw = [
-            Ranges([(slice(0, place.stop - place.start), decayed)], self.betas, self.weight_decay).over(
-                self.vector[place], self.gradient[place], self.moments["momentum"][place], second
-            )
-            for (place, decayed), second in zip(self._others, self._seconds(), strict=True)
+        vectors = self.vector, self.gradient, self.moments["momentum"]
+        self._adamw = Ranges(self._others, self.betas, self.weight_decay).over_parts(
+            [[vector[place] for place, _ in self._others] for vector in vectors] + [self._seconds()]
+        )
+        self._views = [
+            [[vector[leaf.place].view(leaf.shape) for leaf in batch] for vector in vectors] for batch in self._batches
         ]
 
     def apply(self, rate: float) -> None:
-        for leaf in self._matrices:
-            gradient, momentum, weights = (
-                vector[leaf.place].view(leaf.shape) for vector in (self.gradient, self.moments["momentum"], self.vector)
-            )
-            momentum.lerp_(gradient, 1.0 - self.momentum)
-            step = orthogonalised(gradient.lerp(momentum, self.momentum))
-            weights.mul_(1.0 - rate * self.weight_decay).add_(step, alpha=-rate * _length(leaf))
-        for others in self._adamw:
-            others.step(self.steps, rate)
+        for batch, (weights, gradients, momenta) in zip(self._batches, self._views, strict=True):
+            torch._foreach_lerp_(momenta, gradients, 1.0 - self.momentum)
+            torch._foreach_lerp_(gradients, momenta, self.momentum)
+            if len(batch) == 1:
+                steps = [orthogonalised(gradients[0])]
+            else:
+                steps = list(orthogonalised(torch.stack(gradients)).contiguous().unbind())
+            torch._foreach_mul_(weights, 1.0 - rate * self.weight_decay)
+            torch._foreach_add_(weights, steps, alpha=-rate * _length(batch[0]))
+        self._adamw.step(self.steps, rate)
 
     def momentum_of(self, direction: Tensor, like: Tensor) -> Tensor:
         """Return the momentum whose orthogonalised matrices have the mean D, where the direction is 0.2 sqrt(max) D.
@@ -116,7 +124,7 @@ class Muon(SignedOptimizer):
         """
         b = self.momentum
         ratio = math.sqrt((1.0 - b) * (1.0 + b) ** 3 + b**4)
-        for leaf in self._matrices:
+        for leaf in chain.from_iterable(self._batches):
             own, found = torch.linalg.vector_norm(like[leaf.place]), direction[leaf.place]
             found.mul_(own * (ratio / math.sqrt(min(leaf.shape)) / _length(leaf)))
             shortened(found, own)

@@ -15,9 +15,9 @@ from transformers.pytorch_utils import Conv1D
 from barnraise.models.build import build, build_exchanged
 from barnraise.models.config import describe
 from barnraise.models.exchange.base_model import BASE_TYPES
-from barnraise.models.exchange.compact_layers import LINEARS, NF4, CompactLinear, compacted
+from barnraise.models.exchange.compact_layers import LINEARS, NF4, CompactLinear, Nf4Linear, compacted, looked_up
 from barnraise.models.exchange.record import Exchange
-from barnraise.models.memory import model_bytes
+from barnraise.models.memory import model_bytes, widening_bytes
 
 from ....exchanges import frozen
 
@@ -72,6 +72,12 @@ def test_memory_is_as_declared(kind: str, inputs: int) -> None:
     assert layer.weight.nbytes + scale == 10 * BASE_TYPES[kind].row_bytes(inputs)
 
 
+def test_a_devices_operations_find_the_values_of_a_cpu() -> None:
+    layer, codes = Nf4Linear(torch.zeros(2, 256), None), torch.arange(256, dtype=torch.uint8).view(2, 128)
+    layer.weight.data, layer.scale = codes.view(torch.int8), torch.ones(2, 4)
+    assert torch.equal(looked_up(codes), values(layer))
+
+
 def test_the_values_of_nf4_are_quantiles_of_the_normal_distribution() -> None:
     """Dettmers et al. 2023, appendix E: eight of one half and nine of the other, which share 0, scaled to 1."""
     normal, end = NormalDist(), 0.9677083
@@ -102,6 +108,9 @@ def test_a_model_with_a_compact_base_has_nearly_the_same_loss(architecture: str,
         layer.scale.nbytes for layer in module.modules() if isinstance(layer, CompactLinear) and layer.scale is not None
     )
     assert held == model_bytes(model, exchange)
+    compact = [layer for layer in module.modules() if type(layer) is LINEARS[base]]
+    largest = max(layer.in_features * layer.out_features for layer in compact) if base != "bfloat16" else 0
+    assert widening_bytes(model, exchange) == BASE_TYPES[base].widening * largest
 
 
 def test_autocast_computes_in_its_own_type() -> None:
