@@ -3,12 +3,17 @@
     python benchmarks/preparation.py                 8 MB of conversations by stage, and 30 MB prepared as a whole
     python benchmarks/preparation.py --whole 1000    1 GB prepared as a whole, which takes hours
     python benchmarks/preparation.py --whole 0       the stages alone
+    python benchmarks/preparation.py --only sat      formulas with traces alone
 
 Conversations of the standard library's source are rendered with a ChatML template and encoded with a byte-level BPE of
 16,384 tokens that is trained here. For each stage the speed is in MB of content a second of processor time, so that it
 does not depend on what else the machine does; the floor is that of the `tokenizers` library, which encodes the rendered
 text and does nothing else. A whole preparation runs in a process of its own: from JSONL on the disk to a dataset, with
 its wall time, its processor time, and its largest memory without the pages of files.
+
+Formulas of 4 to 6 variables near the threshold are drawn, solved and packed as trails, by one process and by several.
+The last figure is the processor time of the process that reads them and writes the rows: with many cores, it is the
+limit.
 """
 
 from __future__ import annotations
@@ -157,6 +162,25 @@ def whole(folder: Path, kind: str, tokenizer: str) -> None:
     print(json.dumps({"wall": took, "processor": used, "memory": memory.largest * 1024, "peak": peak * 1024}))
 
 
+def sat(folder: Path, tokens: int, processes: int) -> None:
+    """Make a dataset of about `tokens` tokens of traces, and print its speed."""
+    from barnraise.data.sat import dataset
+    from barnraise.data.sat.options import SatOptions
+
+    options = SatOptions.of(
+        style="trail", heuristic="lowest", packing=True, context=256, held_out=200, tokens=tokens,
+        variables=(4, 6), clause_ratio=(3.5, 5.0), clause_lengths=(3, 3),
+        backtracking=[{"at_most": 0, "share": 0.34}, {"at_least": 1, "share": 0.66, "satisfiable": 0.5}],
+    )  # fmt: skip
+    began, busy = time.perf_counter(), time.process_time()
+    made = dataset.build(folder / f"sat-{processes}", options, processes=processes).num_tokens
+    took, used = time.perf_counter() - began, time.process_time() - busy
+    print(
+        f"sat, {processes} processes: {made / MB:.1f} M tokens in {took:.1f} s, {made / took:,.0f} tokens/s; "
+        f"{made / used:,.0f} tokens a second of this process's processor time"
+    )
+
+
 def write(path: Path, kind: str, text: str, size: int) -> int:
     """Write about `size` bytes of JSONL, and return the file's bytes."""
     with path.open("w") as file:
@@ -171,7 +195,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="in small: see that it runs")
     parser.add_argument("--stages", type=float, default=8.0, help="MB of content for the stages")
     parser.add_argument("--whole", type=float, default=30.0, help="MB of content for whole preparations (30)")
-    parser.add_argument("--only", default="chat,text", help="the kinds of whole preparations")
+    parser.add_argument("--sat", type=float, default=8.0, help="million tokens of formulas with traces (8)")
+    parser.add_argument("--processes", default="1,2", help="processes that draw formulas, one figure for each (1,2)")
+    parser.add_argument("--only", default="chat,text,sat", help="the kinds of data")
     parser.add_argument("--process", nargs=3, metavar=("FOLDER", "KIND", "TOKENIZER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.process:
@@ -179,14 +205,19 @@ def main() -> None:
         whole(Path(folder), kind, tokenizer)
         return
     if options.quick:
-        options.stages, options.whole = 0.3, 0.5
+        options.stages, options.whole, options.sat = 0.3, 0.5, 0.1
+    kinds = options.only.split(",")
     text = source()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        for processes in map(int, options.processes.split(",") if "sat" in kinds else ()):
+            sat(folder, int(options.sat * MB), processes)
+        if kinds == ["sat"]:
+            return
         make_tokenizer(folder / "coder", text)
         stages(folder, int(options.stages * MB))
         for kind, tokenizer in (("chat", str(folder / "coder")), ("text", str(folder / "coder")), ("text", "bytes")):
-            if not options.whole or kind not in options.only.split(","):
+            if not options.whole or kind not in kinds:
                 continue
             size = write(folder / f"{kind}.jsonl", kind, text, int(options.whole * MB))
             command = [sys.executable, __file__, "--process", str(folder), kind, tokenizer]

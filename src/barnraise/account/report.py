@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -18,6 +17,7 @@ from barnraise.account.facts import facts
 from barnraise.account.markdown import fenced, markdown, table
 from barnraise.account.metrics import Measurements, value_text
 from barnraise.account.scores import EXPLAINED, as_json, headlines, judgement, shares, tables
+from barnraise.core.processes import usable_cores
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text
 
@@ -185,9 +185,8 @@ def _machine() -> Iterator[tuple[str, str]]:
     """Yield facts of the controller's machine; workers' are in their table."""
     import psutil
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
-    yield "processor", f"{_processor()}, {count_text(cores, 'core')}"
+    yield "processor", f"{_processor()}, {count_text(usable_cores(), 'core')}"
     yield "memory", bytes_text(psutil.virtual_memory().total)
     yield "python", platform.python_version()
     for name in ("barnraise", "torch", "transformers"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import platform
 import resource
 import shutil
@@ -111,9 +110,10 @@ def _gpu() -> SystemCheck:
 def _machine() -> Iterator[SystemCheck]:
     import psutil
 
+    from barnraise.core.processes import usable_cores
     from barnraise.models.memory import available_bytes
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     yield SystemCheck(
         "cores", cores >= 2, count_text(cores, "core"), "one worker per core is a good start", required=False
     )

@@ -1,4 +1,4 @@
-"""Process limits and parent-death signals on Linux."""
+"""Cores, process limits, and parent-death signals on Linux."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent ended first
         os._exit(1)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from functools import cache
 
 from barnraise.config.trial_sections import WorkerSection
+from barnraise.core.processes import usable_cores
 
 EFFICIENCY = 0.4
 """Share of a matrix product's speed that training a small model on a CPU reaches."""
@@ -18,7 +18,7 @@ def cpu_flops(workers: Sequence[WorkerSection]) -> float:
     """Return the FLOP/s of local CPU workers that share the machine, all together; of one core where there are none."""
     fastest = max((worker.speed for worker in workers), default=1.0)
     threads = sum(worker.threads * worker.speed / fastest for worker in workers) or 1.0
-    return EFFICIENCY * _operations_per_second() * min(len(os.sched_getaffinity(0)), threads)
+    return EFFICIENCY * _operations_per_second() * min(usable_cores(), threads)
 
 
 @cache

@@ -30,6 +30,13 @@ def test_a_process_can_be_kept_from_taking_more_memory() -> None:
     assert process.stdout.split() == ["refused", "True"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the affinity is Linux's")
+def test_cores_are_those_that_the_process_may_use() -> None:
+    code = "import os; from barnraise.core.processes import usable_cores; os.sched_setaffinity(0, [min("
+    code += "os.sched_getaffinity(0))]); print(usable_cores())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
+
+
 OFFLINE = """
 from barnraise.worker.imports import import_all
 

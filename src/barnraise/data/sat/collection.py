@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from barnraise.core.errors import DataError, OptionError
 from barnraise.data.paths import dangling, files_of
-from barnraise.data.sat import dimacs, dpll, generators
+from barnraise.data.sat import dimacs, dpll
 from barnraise.data.sat.dimacs import Formula
 
 SUFFIXES = (".cnf", ".dimacs")
@@ -73,13 +71,6 @@ def collect(patterns: tuple[str, ...], limits: FormulaLimits) -> Collection:
             "data.clause_lengths or data.solver_limit, or give smaller formulas"
         )
     return Collection(tuple(found.values()), tuple(left_out), equal)
-
-
-def renamed(rng: np.random.Generator, formulas: tuple[Formula, ...]) -> Iterator[Formula]:
-    """Yield the formulas endlessly, all of them in random order before any again, each time under other names."""
-    while True:
-        for place in rng.permutation(len(formulas)).tolist():
-            yield generators.scramble(rng, formulas[place])
 
 
 def _paths(patterns: tuple[str, ...]) -> Iterator[Path]:

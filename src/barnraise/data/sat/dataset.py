@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from barnraise.data import shards
 from barnraise.data.meta import Format, Meta, Targets
 from barnraise.data.packing import PACKED_COLUMNS, EncodedExample, pack
 from barnraise.data.sat.collection import counted
-from barnraise.data.sat.drawing import CHUNK, Counts, Drawing, Example, padded
+from barnraise.data.sat.drawing import CHUNK, Counts, Drawing, padded
+from barnraise.data.sat.examples import Example
 from barnraise.data.sat.options import MAX_SET, NATURAL, SatOptions
 from barnraise.data.shards import Chunk
 
@@ -51,36 +53,45 @@ class HeldOutSet:
     familiar: bool = True
 
 
-def build(folder: Path | str, options: SatOptions, say: Callable[[str], None] = lambda text: None) -> Meta:
+def build(
+    folder: Path | str,
+    options: SatOptions,
+    say: Callable[[str], None] = lambda text: None,
+    processes: int | None = None,
+) -> Meta:
     """Make the dataset in `folder`, and tell the counts of each set; the same options give the same bytes.
 
-    Raises DataError when the options do not yield enough distinct formulas that fit.
+    `processes` draw and solve the formulas; where it is None one for each core, once they are worth their start. Raises
+    DataError when the options do not yield enough distinct formulas that fit.
     """
-    drawing, told = Drawing(options), dict[str, Counts]()
+    drawing, told = Drawing(options, processes), dict[str, Counts]()
     held_out = _held_out(drawing, told, say)
     files = {set_file(place): _encoded(rows[:MAX_SET]) for place, rows in enumerate(held_out.values())}
     for (patterns, _), collection in drawing.collections.items():
         say(f"{', '.join(patterns)}: {collection}")
-    first, *later = [
-        _rows(_training(drawing, place, name, told, say), options) for place, name in enumerate(options.parts)
-    ]
 
     def record() -> dict[str, bytes]:
         sets = {name: asdict(found) for name, found in told.items()}
         content = {"options": options.as_dict(), "sets": list(held_out), "counts": sets}
         if drawing.collections:
             content["files"] = counted([*drawing.collections.values()])
-        return files | drawing.tokenizer.files() | {RECORD: json.dumps(content, indent=1).encode()}
+        return files | drawing.maker.tokenizer.files() | {RECORD: json.dumps(content, indent=1).encode()}
 
-    return shards.write(
-        folder,
-        form(options),
-        first,
-        _rows(iter(held_out[NATURAL]), options),
-        later=later,
-        files=record,
-        seed=options.seed,
-    )
+    with ExitStack() as stack:  # ends the processes where rows cannot be written
+        parts = [
+            stack.enter_context(closing(_training(drawing, place, name, told, say)))
+            for place, name in enumerate(options.parts)
+        ]
+        first, *later = [_rows(part, options) for part in parts]
+        return shards.write(
+            folder,
+            form(options),
+            first,
+            _rows(iter(held_out[NATURAL]), options),
+            later=later,
+            files=record,
+            seed=options.seed,
+        )
 
 
 def form(options: SatOptions) -> Format:
@@ -160,9 +171,8 @@ def _held_out(drawing: Drawing, told: dict[str, Counts], say: Callable[[str], No
         if source.files:
             drawing.collection(source)  # its errors name files
         counts = told[name] = Counts()
-        chance = np.random.default_rng((options.seed, 1, place))
         try:
-            found[name] = list(drawing.held_out(source, chance, counts, number))
+            found[name] = list(drawing.held_out(source, (options.seed, 1, place), counts, number))
         except DataError as error:
             raise DataError(f"held-out set '{name}': {error}") from error
         say(f"{name}: {counts}")
@@ -171,19 +181,19 @@ def _held_out(drawing: Drawing, told: dict[str, Counts], say: Callable[[str], No
 
 def _training(
     drawing: Drawing, place: int, name: str, told: dict[str, Counts], say: Callable[[str], None]
-) -> Iterator[Example]:
+) -> Generator[Example, None, None]:
     """Yield the examples of a part of training: the number that the options ask for, or those that fill its tokens."""
     options = drawing.options
     (source, left), number = options.parts[name], options.amount.number
     counts = told[name] = Counts()
-    examples = drawing.examples(source, np.random.default_rng((options.seed, 3, place)), counts, number)
-    for done, example in enumerate(examples, start=1):
-        yield example
-        if done % TOLD_EVERY == 0:
-            say(f"{name}: {done:,} formulas so far")
-        left -= len(example.ids) if options.packing else options.context
-        if left <= 0 and number is None:
-            break
+    with closing(drawing.examples(source, (options.seed, 3, place), counts, number)) as examples:
+        for done, example in enumerate(examples, start=1):
+            yield example
+            if done % TOLD_EVERY == 0:
+                say(f"{name}: {done:,} formulas so far")
+            left -= len(example.ids) if options.packing else options.context
+            if left <= 0 and number is None:
+                break
     say(f"{name}: {counts}")
 
 
@@ -191,17 +201,14 @@ def _rows(examples: Iterator[Example], options: SatOptions) -> Iterator[Chunk]:
     """Yield chunks of rows with these examples."""
     pad = options.tokenizer().pad_id
     if options.packing:
-        yield from pack(map(_encoded_example, examples), options.context, pad)
+        places = np.arange(options.context)
+        encoded = (EncodedExample(one.ids, places[: len(one.ids)] >= one.start) for one in examples)
+        yield from pack(encoded, options.context, pad)
         return
     while chunk := list(itertools.islice(examples, CHUNK)):
         yield padded(chunk, options.context, pad)
 
 
-def _encoded_example(example: Example) -> EncodedExample:
-    ids = np.array(example.ids, np.uint32)
-    return EncodedExample(ids, np.arange(len(ids)) >= example.start)
-
-
 def _encoded(examples: Iterable[Example]) -> bytes:
     """Return the ids of examples, one after the other: each ends with `<eos>`, which is nowhere else."""
-    return np.array([token for example in examples for token in example.ids], _TYPE).tobytes()
+    return np.concatenate([example.ids for example in examples]).astype(_TYPE).tobytes()

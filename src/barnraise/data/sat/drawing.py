@@ -1,40 +1,44 @@
-"""Draws the examples of a SAT dataset: distinct formulas with their traces, in the shares that the options ask for."""
+"""Draws the examples of a SAT dataset: distinct formulas with their traces, in the shares that the options ask for.
+
+Formulas come in blocks, which several processes draw and solve; this one alone chooses among them. So the examples do
+not depend on the number of processes.
+"""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from barnraise.core.errors import DataError, OptionError
-from barnraise.data.sat.collection import Collection, FormulaLimits, collect, renamed
-from barnraise.data.sat.dimacs import Formula
-from barnraise.data.sat.dpll import DpllResult, Solver
-from barnraise.data.sat.formulas import named
+from barnraise.core.errors import DataError
+from barnraise.core.processes import usable_cores
+from barnraise.data.sat.blocks import BlockPlan, Blocks, DrawnFormula, DrawnOutcome
+from barnraise.data.sat.collection import Collection, FormulaLimits, collect
+from barnraise.data.sat.drawing_pool import ProcessLostError, drawn_blocks
+from barnraise.data.sat.examples import Example, ExampleMaker
 from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.source import RowShare, Source, quotas
 
 CHUNK = 1000
 """Examples that have the wanted shares together, in random order: any part of a set is nearly as the whole."""
 
-TRIES = 24
-"""Literals that are turned to find a partner of the other verdict for a formula."""
-
 PATIENCE = 30_000
 """Formulas drawn in a row without a new example before the search ends."""
+
+ALONE_SECONDS = 1.0
+"""Seconds that this process draws a part of the data by itself: less time is not worth the start of others."""
 
 
 @dataclass
 class Counts:
     """Counts of the formulas drawn for a set, by outcome.
 
-    `too_long`: longer than the context or than a padded prompt, or of too many decisions. `surplus`: of a part of the
-    rows that was full. `tokens` are those of the examples.
+    `repeated`: drawn before. `too_long`: longer than the context or than a padded prompt, or of too many
+    decisions. `surplus`: of a part of the rows that was full. `tokens` are those of the examples.
     """
 
     kept: int = 0
@@ -56,54 +60,44 @@ class Counts:
         )
 
 
-class Example(NamedTuple):
-    """A formula and the solver's trace on it as token ids; the trace begins at `start`."""
-
-    formula: Formula
-    ids: list[int]
-    start: int
-    satisfiable: bool
-    backtracks: int
-    decisions: int
-
-
 class Drawing:
     """Draws examples for all sets of a dataset; none of them has a formula that another one has.
 
     The same options and order of calls give the same examples. Formulas of files that are held out are not trained on
-    under other names either.
+    under other names either. Parts of the data that take long are drawn by `processes` others, from their first block
+    on; where it is None by one for each core, once this process has drawn for ALONE_SECONDS.
     """
 
-    def __init__(self, options: SatOptions) -> None:
-        self.options, self.tokenizer = options, options.tokenizer()
-        self._slots = options.slots
-        self._solver = Solver(
-            style=options.style, heuristic=options.heuristic, slots=self._slots, max_decisions=options.solver_limit
-        )
-        self._seen: set[int] = set()  # digests of formulas
-        self._held_out: set[Formula] = set()  # those of files
+    def __init__(self, options: SatOptions, processes: int | None = None) -> None:
+        self.options, self.maker = options, ExampleMaker(options)
+        self._processes = usable_cores() if processes is None else processes
+        self._alone_seconds = ALONE_SECONDS if processes is None else 0.0
+        self._seen: set[int] = set()  # keys of the examples' formulas
+        self._held_out: set[int] = set()  # those of files
         self.collections: dict[tuple[tuple[str, ...], FormulaLimits], Collection] = {}
-        self._clause = functools.lru_cache(maxsize=1 << 16)(_clause_bytes)
 
     def examples(
-        self, source: Source, chance: np.random.Generator, counts: Counts, number: int | None = None
-    ) -> Iterator[Example]:
+        self, source: Source, seed: tuple[int, ...], counts: Counts, number: int | None = None
+    ) -> Generator[Example, None, None]:
         """Yield `number` more examples of `source`, or as many as it has, and count them.
 
         DataError when too many formulas in a row yield none.
         """
-        yield from self._chosen(self.formulas(source, chance), source, chance, counts, number)
+        with closing(self._chosen(self.plan(source, seed), counts, number)) as chosen:
+            for _, example in chosen:
+                yield example
 
-    def held_out(self, source: Source, chance: np.random.Generator, counts: Counts, number: int) -> Iterator[Example]:
+    def held_out(self, source: Source, seed: tuple[int, ...], counts: Counts, number: int) -> Iterator[Example]:
         """Yield `number` examples of `source` that are not trained on; those of files are as the files have them.
 
         DataError where there are too few.
         """
-        formulas, left = self.formulas(source, chance, held_out=True), number
-        for example in self._chosen(formulas, source, chance, counts, number):
-            left -= 1
-            self._held_out.add(example.formula)
-            yield example
+        plan, left = self.plan(source, seed, held_out=True), number
+        with closing(self._chosen(plan, counts, number)) as chosen:
+            for key, example in chosen:
+                left -= 1
+                self._held_out.add(key)
+                yield example
         if left:
             raise DataError(
                 f"{', '.join(source.files)} give {number - left} formulas to hold out, but {number} are asked for "
@@ -117,145 +111,110 @@ class Drawing:
             self.collections[key] = collect(*key)
         return self.collections[key]
 
-    def formulas(self, source: Source, chance: np.random.Generator, *, held_out: bool = False) -> Iterator[Formula]:
-        """Yield the formulas of `source`; they end where files give each formula once."""
+    def plan(self, source: Source, seed: tuple[int, ...], *, held_out: bool = False) -> BlockPlan:
+        """Return the blocks of `source`: with files, those of the formulas to train on or to hold out."""
         if not source.files:
-            yield from source.formulas.draw(chance)
-            return
+            return BlockPlan(self.options, source, seed)
         found = self.collection(source).formulas
         if held_out:
-            yield from (found[place] for place in chance.permutation(len(found)).tolist())
-            return
-        found = tuple(formula for formula in found if formula not in self._held_out)
+            order = np.random.default_rng(seed).permutation(len(found)).tolist()
+            unnamed = replace(source, formulas=replace(source.formulas, names=None))
+            return BlockPlan(self.options, unnamed, seed, tuple(found[place] for place in order))
+        found = tuple(formula for formula in found if self.maker.key(formula) not in self._held_out)
         if not found:
             raise DataError(f"{', '.join(source.files)}: all formulas are held out; give more files, or hold out fewer")
-        drawn = renamed(chance, found) if source.renamings else iter(found)
-        names = source.formulas.num_names if source.formulas.names is not None else 0
-        yield from (named(chance, formula, names) for formula in drawn)
+        return BlockPlan(self.options, source, seed, found, renamed=source.renamings)
 
     def _chosen(
-        self,
-        formulas: Iterator[Formula],
-        source: Source,
-        chance: np.random.Generator,
-        counts: Counts,
-        number: int | None,
-    ) -> Iterator[Example]:
-        left = number
-        while left != 0:
-            size = CHUNK if left is None else min(CHUNK, left)
-            chunk = list(self._chunk(formulas, source, chance, size, counts))
-            if not chunk:
+        self, plan: BlockPlan, counts: Counts, number: int | None
+    ) -> Generator[tuple[int, Example], None, None]:
+        """Yield the keys and examples to keep of a part of the data."""
+        chance, left = np.random.default_rng(plan.seed), number
+        with closing(self._drawn(plan)) as stream:
+            while left != 0:
+                size = CHUNK if left is None else min(CHUNK, left)
+                chunk = self._chunk(stream, plan.source, size, counts)
+                if not chunk:
+                    return
+                for place in chance.permutation(len(chunk)).tolist():
+                    yield chunk[place]
+                left = None if left is None else left - len(chunk)
+
+    def _drawn(self, plan: BlockPlan) -> Generator[DrawnFormula, None, None]:
+        """Yield the formulas of all blocks in order, drawn here or by other processes."""
+        blocks, processes = Blocks(plan, self.maker), self._processes
+        number, began = 0, time.monotonic()
+        while True:
+            if processes > 1 and time.monotonic() - began >= self._alone_seconds:
+                try:
+                    with closing(drawn_blocks(plan, processes, number)) as packed:
+                        for block in packed:
+                            if (yield from _counted(blocks.block(number) if block is None else block.unpacked())) == 0:
+                                return
+                            number += 1
+                except ProcessLostError:
+                    processes //= 2  # perhaps memory is short
+            elif (yield from _counted(blocks.block(number))) == 0:
                 return
-            for place in chance.permutation(len(chunk)).tolist():
-                yield chunk[place]
-            left = None if left is None else left - len(chunk)
-
-    def _pair(self, formula: Formula, example: Example, chance: np.random.Generator) -> Example | None:
-        """Return the example of a new formula that differs from `formula` in one literal and in its verdict.
-
-        None where the first TRIES of the formula's literals, in random order, give none.
-        """
-        places = [(row, at) for row, clause in enumerate(formula.clauses) for at in range(len(clause))]
-        for number in chance.permutation(len(places))[:TRIES].tolist():
-            row, at = places[number]
-            clause = formula.clauses[row]
-            turned = (*clause[:at], -clause[at], *clause[at + 1 :])
-            other = Formula(formula.num_variables, (*formula.clauses[:row], turned, *formula.clauses[row + 1 :]))
-            if -clause[at] in clause or self._key(other) in self._seen:
-                continue
-            partner = self.solved(other)
-            if partner and partner.satisfiable is not example.satisfiable and len(partner.ids) <= self.options.context:
-                self._seen.add(self._key(other))
-                return partner
-        return None
+            else:
+                number += 1
 
     def _chunk(
-        self, formulas: Iterator[Formula], source: Source, chance: np.random.Generator, size: int, counts: Counts
-    ) -> Iterator[Example]:
-        """Yield at most `size` examples in the shares of `source`: fewer where formulas end or have no partner."""
+        self, stream: Iterator[DrawnFormula], source: Source, size: int, counts: Counts
+    ) -> list[tuple[int, Example]]:
+        """Take at most `size` examples in the shares of `source`: fewer where formulas end or have no partner."""
         cells, pairs = source.cells, int(size * source.pairs / 2)
         left, fruitless = size - pairs, 0
         wanted = quotas(cells, left)
-        for formula in formulas:
-            example, cell = self._wanted(formula, cells, wanted, counts)
-            if example is not None:
-                wanted[cell] -= 1
-                left, fruitless = left - 1, 0
-                _count(example, counts)
-                yield example
-                if pairs and (partner := self._pair(formula, example, chance)):
-                    pairs -= 1
-                    _count(partner, counts)
-                    yield partner
-                if not left:
-                    return
+        found: list[tuple[int, Example]] = []
+        for drawn in stream:
+            place = self._place(drawn, wanted, counts)
+            if place is None or drawn.example is None:
+                fruitless += 1
+                if fruitless >= PATIENCE:
+                    wanting = [cell for cell, number in zip(cells, wanted, strict=True) if number]
+                    raise DataError(_nothing_new(counts, wanting, self.options))
                 continue
-            fruitless += 1
-            if fruitless >= PATIENCE:
-                wanting = [cell for cell, number in zip(cells, wanted, strict=True) if number]
-                raise DataError(_nothing_new(counts, wanting, self.options))
+            wanted[place] -= 1
+            left, fruitless = left - 1, 0
+            found.append(self._kept(drawn.key, drawn.example, counts))
+            partner = drawn.partner
+            if pairs and partner and partner.example and partner.key not in self._seen:
+                pairs -= 1
+                found.append(self._kept(partner.key, partner.example, counts))
+            if not left:
+                break
+        return found
 
-    def _wanted(
-        self, formula: Formula, cells: tuple[RowShare, ...], wanted: list[int], counts: Counts
-    ) -> tuple[Example | None, int]:
-        """Return the example of a formula that is new, fits and is wanted, and the place of its cell."""
-        key = self._key(formula)
-        if key in self._seen:
+    def _place(self, drawn: DrawnFormula, wanted: list[int], counts: Counts) -> int | None:
+        """Return the place of the part of the rows that wants a formula; None where none does."""
+        if drawn.outcome == DrawnOutcome.REPEATED or drawn.key in self._seen:
             counts.repeated += 1
-            return None, 0
-        self._seen.add(key)
-        result = self._solved(formula)
-        if result is None:
+        elif drawn.outcome == DrawnOutcome.TOO_LONG:
             counts.too_long += 1
-            return None, 0
-        for place, cell in enumerate(cells):
-            if wanted[place] and cell.holds(result.num_backtracks, result.satisfiable):
-                example = self._encoded(formula, result)
-                if len(example.ids) > self.options.context:
-                    counts.too_long += 1
-                    return None, 0
-                return example, place
-        counts.surplus += 1
-        return None, 0
+        else:
+            for place, number in enumerate(wanted):
+                if number and drawn.cells >> place & 1:
+                    return place
+            counts.surplus += 1
+        return None
 
-    def solved(self, formula: Formula) -> Example | None:
-        """Return the example of a formula, however long.
-
-        None where a padded prompt does not hold its clauses, or the solver needs too many decisions.
-        """
-        result = self._solved(formula)
-        return None if result is None else self._encoded(formula, result)
-
-    def _solved(self, formula: Formula) -> DpllResult | None:
-        if self._slots and len(formula.clauses) > self._slots:
-            return None
-        try:
-            return self._solver.solve(formula)
-        except OptionError:
-            return None
-
-    def _encoded(self, formula: Formula, result: DpllResult) -> Example:
-        ids = self.tokenizer.example(formula, result.trace, self._slots)
-        start = len(ids) - len(result.trace) - 1
-        return Example(formula, ids, start, result.satisfiable, result.num_backtracks, result.num_decisions)
-
-    def _key(self, formula: Formula) -> int:
-        """Return a number that differs for formulas which differ by more than the order or repeats of clauses."""
-        clauses = b"".join(sorted({self._clause(clause) for clause in formula.clauses}))
-        return int.from_bytes(hashlib.blake2b(clauses, digest_size=8).digest(), "big")
+    def _kept(self, key: int, example: Example, counts: Counts) -> tuple[int, Example]:
+        self._seen.add(key)
+        counts.kept += 1
+        counts.satisfiable += example.satisfiable
+        counts.with_decisions += example.decisions > 0
+        counts.with_backtracking += example.backtracks > 0
+        counts.tokens += len(example.ids)
+        return key, example
 
 
-def _clause_bytes(clause: tuple[int, ...]) -> bytes:
-    return np.array([*sorted(set(clause)), 0], "<i4").tobytes()
-
-
-def _count(example: Example, counts: Counts) -> None:
-    counts.kept += 1
-    counts.satisfiable += example.satisfiable
-    counts.with_decisions += example.decisions > 0
-    counts.with_backtracking += example.backtracks > 0
-    counts.tokens += len(example.ids)
+def _counted(block: Iterator[DrawnFormula]) -> Generator[DrawnFormula, None, int]:
+    """Yield the formulas of a block, and return how many there were."""
+    number = 0
+    for number, drawn in enumerate(block, start=1):  # noqa: B007
+        yield drawn
+    return number
 
 
 def _nothing_new(counts: Counts, wanting: list[RowShare], options: SatOptions) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
-import numpy as np
-
+from barnraise.data.sat.blocks import BLOCK, Blocks
 from barnraise.data.sat.collection import Collection
 from barnraise.data.sat.drawing import Drawing
 from barnraise.data.sat.options import SatOptions
@@ -68,9 +67,11 @@ def sample(options: SatOptions, source: Source) -> Sample:
     drawing, cells = Drawing(options), source.cells
     collection = drawing.collection(source) if source.files else None
     found = Sample(cells, [0] * len(cells), collection)
-    for formula in islice(drawing.formulas(source, np.random.default_rng((options.seed, 2))), LAST):
+    blocks = Blocks(drawing.plan(source, (options.seed, 2)), drawing.maker)
+    formulas = chain.from_iterable(map(blocks.formulas, range(-(-LAST // BLOCK))))
+    for formula in islice(formulas, LAST):
         found.drawn += 1
-        example = drawing.solved(formula)
+        example = drawing.maker.example(formula)
         length = options.context + 1 if example is None else len(example.ids)
         found.longest = max(found.longest, length)
         found.shortest = min(found.shortest or length, length)

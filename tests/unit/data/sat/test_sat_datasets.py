@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from barnraise.core.errors import DataError, InputError
 from barnraise.data import shards
 from barnraise.data.sat import dataset as sat
 from barnraise.data.sat import dpll
+from barnraise.data.sat.blocks import BlockPlan, Blocks
 from barnraise.data.sat.drawing import Counts, Drawing
 from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.tokenizer import SatTokenizer
@@ -62,10 +62,10 @@ def test_every_row_is_a_right_example_and_no_formula_is_there_twice(name: str, t
 
 def test_formulas_are_repeats_only_when_they_are_the_same() -> None:
     options = SatOptions.of(variables=(3, 3), clause_ratio=1.0, balanced=False, **SMALL)
-    drawn = list(islice(options.formulas.draw(np.random.default_rng(0)), 1000))
+    drawn = list(Blocks(BlockPlan(options, options.source, (0,))).formulas(0))
     number = len({formula.canonical() for formula in drawn})
     counts = Counts()
-    found = list(Drawing(options).examples(options.source, np.random.default_rng(0), counts, number))
+    found = list(Drawing(options).examples(options.source, (0,), counts, number))
     assert len(found) == counts.kept == number
     assert counts.repeated > 0
 
