@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -85,6 +85,11 @@ class Known:
         """Return the stored result for these settings."""
         result = self._found.get(json.dumps(key))
         return None if result is None else msgspec.convert(result, kind)
+
+    def every(self, kind: type[T]) -> Iterator[T]:
+        """Yield all stored results, the last of each key."""
+        for result in self._found.values():
+            yield msgspec.convert(result, kind)
 
     def add(self, key: list[object], result: object) -> None:
         self._found[json.dumps(key)] = msgspec.to_builtins(result)

@@ -71,6 +71,7 @@ class HeldOutSetSection(Section):
     )
     family: Family | None = Field(default=None, description="The family of the formulas.")
     skew: Skew | None = Field(default=None, description="Exponent of the skewed family: 0 is even.")
+    names: Names | None = Field(default=None, description="Largest number of a variable's random name.")
     backtracking: BacktrackingSection | None = Field(
         default=None, description="The decisions that the solver takes back; any number when not given."
     )

@@ -33,12 +33,14 @@ def greedy(
     stops: Collection[int],
     most: Sequence[int] | None = None,
     batch: int = BATCH_ROWS,
+    tokens_at_once: int = TOKENS_AT_ONCE,
     stopped: Callable[[], bool] = lambda: False,
     choose: Choose = lambda logits: logits.argmax(-1),
 ) -> list[list[int]]:
     """Return the completion of each prompt: up to a token of `stops`, which ends it, or `context` tokens in all.
 
-    `most` has the most new tokens of each prompt. Prompts of one `batch` may differ in length: all rows advance a token
+    `most` has the most new tokens of each prompt. A `batch` has rows of at most `tokens_at_once` tokens, unless one row
+    has more. Prompts of one batch may differ in length: all rows advance a token
     at a time, and a row with a longer prompt takes its next token from there. So nothing is padded, and a row is
     completed as it is alone. Raises Stopped where `stopped` says so.
     """
@@ -46,7 +48,7 @@ def greedy(
     most = room if most is None else [min(pair) for pair in zip(room, most, strict=True)]
     found: list[list[int]] = [[] for _ in prompts]
     lengths = {row: len(prompts[row]) for row in range(len(prompts)) if most[row] > 0}
-    for rows in batches_of(lengths, batch):
+    for rows in batches_of(lengths, batch, tokens_at_once):
         together = _Together([prompts[row] for row in rows], [most[row] for row in rows], frozenset(stops))
         for row, completion in zip(rows, together.run(module, stopped, choose), strict=True):
             found[row] = completion
@@ -74,15 +76,19 @@ def drawn(
     return greedy(module, prompts, context=context, stops=stops, most=most, batch=batch, choose=choose)
 
 
-def batches_of(lengths: Mapping[int, int], most: int = BATCH_ROWS) -> Iterator[list[int]]:
-    """Yield batches of rows with these lengths, the shortest first: at most `most` rows, of TOKENS_AT_ONCE tokens.
+def batches_of(
+    lengths: Mapping[int, int], most: int = BATCH_ROWS, tokens_at_once: int = TOKENS_AT_ONCE
+) -> Iterator[list[int]]:
+    """Yield batches of rows with these lengths, the shortest first: at most `most` rows, of `tokens_at_once` tokens.
 
     >>> list(batches_of({0: 900, 1: 5, 2: 1000, 3: 4000}))
     [[1, 0], [2], [3]]
+    >>> list(batches_of({0: 900, 1: 5, 2: 1000, 3: 4000}, tokens_at_once=10_000))
+    [[1, 0, 2], [3]]
     """
     found: list[int] = []
     for row in sorted(lengths, key=lambda row: lengths[row]):
-        if found and (len(found) >= most or (len(found) + 1) * lengths[row] > TOKENS_AT_ONCE):
+        if found and (len(found) >= most or (len(found) + 1) * lengths[row] > tokens_at_once):
             yield found
             found = []
         found.append(row)

@@ -100,6 +100,20 @@ def test_variables_are_named_at_random_up_to_names(tmp_path: Path) -> None:
     assert {len({abs(v) for c in tokenizer.formula(row).clauses for v in c}) for row in six.rows} == {6}
 
 
+def test_a_held_out_set_has_names_of_its_own(tmp_path: Path) -> None:
+    plain = {"name": "plain", "formulas": 20, "variables": (4, 4), "names": 4}
+    dataset = build(tmp_path / "data", names=6, held_out_sets=[plain, {"name": "named", "formulas": 20}])
+    tokenizer = SatTokenizer.load(dataset.folder)
+    used = {
+        found.name: {
+            abs(literal) for row in found.rows for clause in tokenizer.formula(row).clauses for literal in clause
+        }
+        for found in sat.held_out_sets(dataset)
+    }
+    assert used["plain"] == {1, 2, 3, 4}
+    assert used["named"] == {1, 2, 3, 4, 5, 6}
+
+
 def test_the_vocabulary_holds_all_held_out_sets() -> None:
     options = SatOptions.of(**TRAIL, held_out_sets=[{"name": "seven", "formulas": 5, "variables": (7, 7)}])
     assert options.tokenizer().num_variables == 7
