@@ -1,18 +1,22 @@
 """The optimizer's step in main memory, beside parameters on a device, whose memory then holds no moments.
 
-The gradient is copied to main memory, the optimizer steps there, and the parameters are copied back while the host
-prepares the next batch (Ren et al. 2021, "ZeRO-Offload", section 4). The host waits for the device once a step: for the
-gradient.
+The gradient is copied to main memory, the optimizer steps there, and the parameters are copied back (Ren et al. 2021,
+"ZeRO-Offload", section 4). Copies are made piece by piece: the optimizer steps on one while the next arrives and the
+last returns. The host waits for the device for the gradient alone.
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 import torch
 from torch import Tensor
 
+from barnraise.core.threads import spans
 from barnraise.models.flat import FlatParameters
+from barnraise.training.catalog import AT_ONCE
 from barnraise.training.inner.base import InnerOptimizer
-from barnraise.training.transfers import DONE, host_vector, so_far
+from barnraise.training.transfers import DONE, Transfer, copy_in, host_vector, so_far
 
 
 class MainMemory:
@@ -40,9 +44,20 @@ class MainMemory:
 
     def step(self, optimizer: InnerOptimizer, rate: float) -> None:
         """Let `optimizer`, which is bound to this, follow the gradient on the device, and move the parameters there."""
-        self.gradient.copy_(self.flat.gradient, non_blocking=self._asynchronous)
-        so_far(self.device).wait()  # copies to the device that began before are done by then, too
-        optimizer.step(rate)
+        arriving = deque[tuple[int, Transfer]]()
+        for span in spans(len(self.vector), AT_ONCE):
+            self.gradient[span].copy_(self.flat.gradient[span], non_blocking=self._asynchronous)
+            arriving.append((span.start, so_far(self.device)))
+        taken = slice(0, 0)
+        for place in optimizer.step_by_piece(rate):
+            self._give(taken)
+            while arriving and arriving[0][0] < place.stop:
+                arriving.popleft()[1].wait()  # copies to the device that began before are done by then, too
+            taken = place
+        self._give(taken)
+        self._returned.hold()
+
+    def _give(self, place: slice) -> None:
+        """Copy master weights to the device, while the optimizer steps on."""
         with torch.no_grad():
-            self.flat.vector.copy_(self.vector, non_blocking=self._asynchronous)
-        self._returned = so_far(self.device)
+            self._returned = copy_in(self.vector[place], self.flat.vector[place])

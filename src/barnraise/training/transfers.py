@@ -81,16 +81,16 @@ def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:
     return DONE
 
 
-def copy_in(source: Tensor, into: Tensor) -> None:
-    """Copy `source`, in main memory, `into` a tensor on any device, beside its work; return when it is done."""
+def copy_in(source: Tensor, into: Tensor) -> Transfer:
+    """Copy `source`, in main memory, `into` a tensor on any device, after its work so far and beside its next."""
     if not into.is_cuda:
         into.copy_(source)
-        return
+        return DONE
     stream = _stream(into.device)
     stream.wait_stream(torch.cuda.current_stream(into.device))  # which may still use the tensor
     with torch.cuda.stream(stream):
         into.copy_(source, non_blocking=True)
-    OnStream(stream).wait()
+    return OnStream(stream)
 
 
 _streams: dict[torch.device, torch.cuda.Stream] = {}

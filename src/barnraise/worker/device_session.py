@@ -62,7 +62,7 @@ class DeviceSession(StatefulSession):
 
     def _brought(self, movement: Tensor) -> Tensor:
         there = self._vector()
-        copy_in(movement, there)
+        copy_in(movement, there).wait()
         self.published.reuse(movement)
         return there
 
@@ -71,7 +71,7 @@ class DeviceSession(StatefulSession):
 
     def _merge(self, start: Tensor, here: Tensor, unmerged: Sequence[Opened]) -> None:
         own, moved, share, feedback = self._vector(), self._vector(), self.published.share, self.path.feedback
-        copy_in(self.published.parameters, own)
+        copy_in(self.published.parameters, own).wait()
         for covered, reader in unmerged:
             add_read(reader, own, covered, -share)
         own.add_(torch.sub(here, start, out=moved), alpha=share)

@@ -76,6 +76,22 @@ def test_steps_loads_and_offsets_have_the_same_bits(optimizer: str, late: bool) 
     equal(*pair)
 
 
+@pytest.mark.parametrize(("name", "option"), [("adamw", "AT_ONCE"), ("lion", "SPAN"), ("adamw_8bit", "SPAN")])
+def test_steps_in_pieces_move_all_parameters(monkeypatch: pytest.MonkeyPatch, name: str, option: str) -> None:
+    """Each piece returns to the device by itself; the fused kernel rounds the last values of a piece otherwise."""
+    plain, other = make(name), make(name)
+    plain.run(batches(1), 0.01)
+    size = {"cpu": 512} if name == "adamw_8bit" else 512
+    monkeypatch.setattr(f"barnraise.training.inner.{name}.{option}", size)
+    monkeypatch.setattr("barnraise.training.offload.AT_ONCE", 768)
+    other.offload()
+    other.run(batches(1), 0.01)
+    assert other.offloaded is not None
+    assert len(list(other.optimizer.step_by_piece(0.0))) == -(-len(other.flat.vector) // 512)
+    assert torch.equal(other.offloaded.vector, other.flat.vector)
+    torch.testing.assert_close(other.flat.vector, plain.flat.vector, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_bfloat16_changes_nothing_about_it(optimizer: str) -> None:
     pair = two(optimizer, precision="bfloat16")

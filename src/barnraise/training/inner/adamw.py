@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from .base import InnerOptimizer, Range, shortened
+from barnraise.core.threads import spans
+from barnraise.training.catalog import AT_ONCE
+
+from .base import InnerOptimizer, Range, shortened, within
 
 FUSED = "cpu", "cuda", "mps", "xpu"
 """Kinds of devices for which torch has a fused kernel."""
@@ -94,11 +97,16 @@ class AdamW(InnerOptimizer):
         return round(1.0 / (1.0 - self.betas[1]))
 
     def prepare(self) -> None:
-        ranges = Ranges(self.ranges, self.betas, self.weight_decay)
-        self._ranges = ranges.over(self.vector, self.gradient, *self.moments.values())
+        vectors = self.vector, self.gradient, *self.moments.values()
+        self._ranges = list[tuple[slice, Ranges]]()
+        for place in spans(len(self.vector), AT_ONCE if self.vector.device.type == "cpu" else len(self.vector)):
+            ranges = Ranges(list(within(self.ranges, place)), self.betas, self.weight_decay)
+            self._ranges.append((place, ranges.over(*(vector[place] for vector in vectors))))
 
-    def apply(self, rate: float) -> None:
-        self._ranges.step(self.steps, rate)
+    def apply(self, rate: float) -> Iterator[slice]:
+        for place, ranges in self._ranges:
+            yield place
+            ranges.step(self.steps, rate)
 
     def momentum_of(self, direction: Tensor, like: Tensor) -> Tensor:
         """Return direction * sqrt(v'), with the bias of m: that undoes Adam's use of m."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from barnraise.training.catalog import AT_ONCE
 
 from .adamw import AdamW, Ranges
-from .base import Range, shortened
+from .base import shortened, within
 
 BLOCK = 256
 """Values that share a scale, their largest magnitude."""
@@ -64,8 +64,9 @@ class AdamW8Bit(AdamW):
         self._half = torch.tensor(0.5)
         self._pieces = [self._piece(start, scratch) for start in range(0, len(self.vector), size)]
 
-    def apply(self, rate: float) -> None:
+    def apply(self, rate: float) -> Iterator[slice]:
         for piece in self._pieces:
+            yield piece.place
             self._decode(piece)
             piece.step.step(self.steps, rate)
             self._encode(piece)
@@ -119,7 +120,7 @@ class AdamW8Bit(AdamW):
             (self.moments["exp_avg"][padded], self.moments["exp_avg_sq"][padded]),
             (self.moments["exp_avg_scale"][blocks], self.moments["exp_avg_sq_scale"][blocks]),
             (first, second),
-            Ranges(list(_within(self.ranges, place)), self.betas, self.weight_decay).over(*vectors),
+            Ranges(list(within(self.ranges, place)), self.betas, self.weight_decay).over(*vectors),
         )
 
     @staticmethod
@@ -156,11 +157,3 @@ class AdamW8Bit(AdamW):
         shift = ((int(self.steps) * _STRIDE + piece.place.start * _MULTIPLIER) << 8) % (1 << 32) - (1 << 31)
         hashes = self._dither[: len(piece.values[0])] + shift
         return torch.add(self._half, hashes.view(torch.int16)[1::2], alpha=2.0**-16)
-
-
-def _within(ranges: list[Range], place: slice) -> Iterator[Range]:
-    """Yield the parts of `ranges` inside `place`, counted from its start."""
-    for own, decayed in ranges:
-        start, stop = max(own.start, place.start), min(own.stop, place.stop)
-        if start < stop:
-            yield slice(start - place.start, stop - place.start), decayed

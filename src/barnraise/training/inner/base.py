@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -41,6 +41,14 @@ def decay_ranges(leaves: Sequence[Leaf], decays: str) -> list[Range]:
             place = slice(ranges.pop()[0].start, place.stop)
         ranges.append((place, decayed))
     return ranges
+
+
+def within(ranges: Sequence[Range], place: slice) -> Iterator[Range]:
+    """Yield the parts of `ranges` inside `place`, counted from its start."""
+    for own, decayed in ranges:
+        start, stop = max(own.start, place.start), min(own.stop, place.stop)
+        if start < stop:
+            yield slice(start - place.start, stop - place.start), decayed
 
 
 class Parameters(Protocol):
@@ -72,14 +80,19 @@ class InnerOptimizer(ABC):
 
     def step(self, rate: float) -> None:
         """Take one step at the learning rate `rate`; the gradient may be overwritten."""
+        for _ in self.step_by_piece(rate):
+            pass
+
+    def step_by_piece(self, rate: float) -> Iterator[slice]:
+        """Take one step, and yield each place before its gradient is read; the parameters of earlier ones are done."""
         if not self.moments:
             self._begin(self.zeros())
         self.steps += 1.0
-        self.apply(rate)
+        yield from self.apply(rate)
 
     @abstractmethod
-    def apply(self, rate: float) -> None:
-        """Take the step; `steps` counts it, and the moments are there."""
+    def apply(self, rate: float) -> Iterator[slice]:
+        """Take the step as `step_by_piece` says; `steps` counts it, and the moments are there."""
 
     @abstractmethod
     def momentum_of(self, direction: Tensor, like: Tensor) -> Tensor:
@@ -177,13 +190,14 @@ class SignedOptimizer(InnerOptimizer):
         super().__init__()
         self._expected: Tensor | None = None
 
-    def step(self, rate: float) -> None:
+    def step_by_piece(self, rate: float) -> Iterator[slice]:
         if self._expected is not None:
+            yield slice(0, len(self.vector))
             like = self.gradient * self.noise
             fleet = self.momentum_of(self._expected, like)
             self.moments[self.moment_names[0]].copy_(shortened(fleet, torch.linalg.vector_norm(like)))
             self._expected = None
-        super().step(rate)
+        yield from super().step_by_piece(rate)
 
     def expect(self, direction: Tensor | None, second: Tensor | None, steps: float) -> None:
         super().expect(direction, second, steps)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from .base import SignedOptimizer
+from barnraise.core.threads import spans
+
+from .base import SignedOptimizer, within
 
 SPAN = 1 << 22
 """Values that take the step at a time: so its scratch stays small."""
@@ -31,15 +34,15 @@ class Lion(SignedOptimizer):
         """Return the steps until m is a mean of many gradients: the first ones are signs of one noisy gradient."""
         return round(1.0 / (1.0 - self.betas[1]))
 
-    def apply(self, rate: float) -> None:
+    def apply(self, rate: float) -> Iterator[slice]:
         beta1, beta2 = self.betas
-        if self.weight_decay:
-            for place, decayed in self.ranges:
-                if decayed:
-                    self.vector[place].mul_(1.0 - rate * self.weight_decay)
         momentum = self.moments["momentum"]
-        for start in range(0, len(self.vector), SPAN):
-            span = slice(start, start + SPAN)
+        for span in spans(len(self.vector), SPAN):
+            yield span
+            if self.weight_decay:
+                for place, decayed in within(self.ranges, span):
+                    if decayed:
+                        self.vector[span][place].mul_(1.0 - rate * self.weight_decay)
             mixed = momentum[span] * beta1
             mixed.add_(self.gradient[span], alpha=1.0 - beta1)
             self.vector[span].add_(mixed.sign_(), alpha=-rate)

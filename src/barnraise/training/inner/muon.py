@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import chain
 
 import torch
@@ -90,7 +91,8 @@ class Muon(SignedOptimizer):
             [[vector[leaf.place].view(leaf.shape) for leaf in batch] for vector in vectors] for batch in self._batches
         ]
 
-    def apply(self, rate: float) -> None:
+    def apply(self, rate: float) -> Iterator[slice]:
+        yield slice(0, len(self.vector))
         for batch, (weights, gradients, momenta) in zip(self._batches, self._views, strict=True):
             torch._foreach_lerp_(momenta, gradients, 1.0 - self.momentum)
             torch._foreach_lerp_(gradients, momenta, self.momentum)

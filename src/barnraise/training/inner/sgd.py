@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 from .base import InnerOptimizer
@@ -22,7 +24,8 @@ class SGD(InnerOptimizer):
     def decay(self) -> float:
         return self.momentum
 
-    def apply(self, rate: float) -> None:
+    def apply(self, rate: float) -> Iterator[slice]:
+        yield slice(0, len(self.vector))
         if self.weight_decay:
             for place, decayed in self.ranges:
                 if decayed:
