@@ -54,6 +54,16 @@ def test_presets_pass_check_once_their_files_exist(
     assert ended.value.code == 0
 
 
+def test_the_usual_preset_trains_the_model_of_the_demo_on_its_formulas() -> None:
+    demo = parse((Path(__file__).parents[3] / "examples" / "sat-neo.yaml").read_bytes(), "demo").content
+    short = template.preset("sat")
+    assert short["model"] == demo["model"]
+    assert {**demo["data"], **short["data"], "held_out_sets": []} == {**demo["data"], "held_out_sets": []}
+    assert {**demo["training"], **short["training"]} == demo["training"]
+    assert short["data"]["held_out_sets"] == demo["data"]["held_out_sets"][:1]
+    assert (short["exchange"], short["staleness"]) == (demo["exchange"], demo["staleness"])
+
+
 def test_it_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("mine")
