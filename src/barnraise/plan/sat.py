@@ -76,11 +76,8 @@ def sat_rows(run_file: RunFile) -> int:
 
 def _unfit(found: Sample, options: SatOptions, name: str) -> Iterator[str]:
     """Yield why no dataset can be made of formulas like these."""
-    if found.too_long == found.drawn:
-        yield (
-            f"has formulas that do not fit: the shortest of {found.drawn:,} drawn has {found.shortest:,} tokens with "
-            f"its trace, but context is {options.context:,}; raise context, or draw smaller formulas"
-        )
+    for text in found.cut_off(_number(found, options, name)):
+        yield f"has traces longer than the context: {text}; raise context, or draw smaller formulas"
     for text in found.lacking(_number(found, options, name)):
         yield f"asks for what the formulas cannot give: {text}; change backtracking, variables or clause_ratio"
 
@@ -109,12 +106,12 @@ def _too_few(found: Collection, options: SatOptions, name: str) -> Iterator[str]
 
 
 def _left_out(found: Sample, options: SatOptions) -> Iterator[str]:
-    from barnraise.data.sat.sample import NOTABLE
+    from barnraise.data.sat.sample import NOTABLE, holding
 
     if NOTABLE * found.drawn <= found.too_long < found.drawn:
         yield (
             f"leaves formulas out: {found.too_long:,} of {found.drawn:,} drawn have more than {options.context:,} "
-            f"tokens with their traces (up to {found.longest:,}), and these need most search; raise context"
+            f"tokens with their traces, and these need most search; {holding(found.solved)}: raise context"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,33 @@ def test_formulas_that_the_family_cannot_give_are_an_error(
     assert reason in errors[0].message
 
 
+def test_a_context_that_holds_too_few_formulas_with_search_is_not_a_share_that_cannot_be_had() -> None:
+    bands = [{"at_most": 0, "share": 0.3}, {"at_least": 3, "share": 0.7}]
+    sets = [{"name": "hard", "backtracking": {"at_least": 3}}, {"name": "six", "variables": [6, 6]}]
+    data = {"variables": [5, 5], "clause_ratio": 4.2, "context": 40, "backtracking": bands, "held_out_sets": sets}
+    errors, _ = sat_problems(run_file(data))
+    assert [*dict.fromkeys(problem.path for problem in errors)] == [
+        ("data",),
+        ("data", "held_out_sets", 0),
+        ("data", "held_out_sets", 1),
+    ]
+    for problem in errors:
+        assert problem.message.startswith("has traces longer than the context: ")
+    assert "0.7 of the rows are to be 3 or more backtracks, but " in errors[0].message
+    assert (
+        found := re.search(r"but ([\d,]+) of ([\d,]+) such formulas .* a context of (\d+) holds 95%", errors[0].message)
+    )
+    assert found[1] <= found[2]
+    assert sat_problems(run_file(data | {"context": int(found[3]), "held_out_sets": sets[:1]}))[0] == []
+
+
 def test_traces_longer_than_the_context_are_counted_by_set() -> None:
     sets = [{"name": "six", "variables": [6, 6]}]
     errors, warnings = sat_problems(run_file({"context": 56, "held_out_sets": sets}))
     assert not errors
     assert [problem.path for problem in warnings] == [("data", "held_out_sets", 0)]
     assert "have more than 56 tokens with their traces" in warnings[0].message
+    assert re.search(r"a context of \d+ holds 95% of them: raise context", warnings[0].message)
 
 
 @pytest.mark.parametrize(
