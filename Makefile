@@ -60,8 +60,8 @@ chaos: install  ## play SEEDS=10000 small clusters under random fault plans, wit
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-bench: install  ## run the benchmarks, each prints its comparison (an hour; those over slow links: bench-miles; trials of SAT recipes: benchmarks/sat_search.py)
-	@set -e; for script in $(filter-out benchmarks/miles% benchmarks/reach.py benchmarks/gpu_miles.py benchmarks/sat_search.py,$(BENCHMARKS)); do \
+bench: install  ## run the benchmarks, each prints its comparison (an hour; those over slow links: bench-miles; the demo's recipes and links: benchmarks/sat_search.py, demo_links.py)
+	@set -e; for script in $(filter-out benchmarks/miles% benchmarks/reach.py benchmarks/gpu_miles.py benchmarks/sat_search.py benchmarks/demo_links.py,$(BENCHMARKS)); do \
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 

@@ -95,7 +95,13 @@ class Graphed:
     Shorter batches are filled up behind their end, where no earlier position looks.
     """
 
+    @staticmethod
+    def takes(module: nn.Module) -> bool:
+        """Return whether the model can be captured: eager attention, as GPT-Neo's, copies numbers to the card."""
+        return module.config._attn_implementation != "eager"
+
     def __init__(self, module: nn.Module, rows: int, length: int) -> None:
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)  # the graphs have streams of their own
         self.module, self.config, self.shape = module, module.config, (rows, length)
         ids = torch.zeros(rows, length, dtype=torch.int64, device="cuda")
         positions = torch.arange(length, device="cuda").repeat(rows, 1)
@@ -144,7 +150,7 @@ class Loop:
         self.tokens = 0
         self._plan, self._device = plan, device
         self._chunks = enumerate(self._rows(self.step_rows * plan.run_file.training.local_steps))
-        if graphs:
+        if graphs and Graphed.takes(self.trainer.module):
             self.trainer.module = Graphed(self.trainer.module, self.step_rows, self.meta.context)
 
     def train(self, budget: int) -> float:

@@ -85,14 +85,18 @@ RECIPES: Mapping[str, Recipe] = {
     "batch-28": Recipe("28 formulas a step", formulas=28),
     "batch-56": Recipe("56 formulas a step", formulas=56),
     "long": Recipe(
-        "56 formulas a step, rate 0.002, 3 times the tokens", training={"learning_rate": 2e-3}, formulas=56, budget=3.0
+        "56 formulas a step, rate 0.002, 4 times the tokens", training={"learning_rate": 2e-3}, formulas=56, budget=4.0
     ),
 }  # fmt: skip
 
 
 def content(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the run file of a trial, with what `--set` says."""
+    """Return the run file of a trial, with what `--set` says.
+
+    Its tokens are those of the rows to make; the loop trains on them again where it has more. Stages are made in full.
+    """
     recipe, tokens = RECIPES[name], round(options.tokens)
+    fresh = tokens if name == CURRICULUM else round(min(options.tokens, options.fresh or options.tokens))
     found: dict[str, Any] = yaml.safe_load(DEMO.read_text())
     data = {
         "kind": "sat",
@@ -114,7 +118,7 @@ def content(name: str, options: argparse.Namespace) -> dict[str, Any]:
         data["stages"] = _stages(tokens)
     model = dict(recipe.model or found["model"])
     model["config"] = {**model["config"], **recipe.config}
-    training = found["training"] | {"tokens": tokens, "precision": "float32", "local_steps": 32}
+    training = found["training"] | {"tokens": fresh, "precision": "float32", "local_steps": 32}
     training |= {"batch_size": 1, "warmup_tokens": min(200_000, tokens // 20)}  # the loop counts formulas, not rows
     run_file = {
         "run": {"name": "sat-search", "seed": options.seed},

@@ -16,8 +16,8 @@ come down. Trials with equal data share a dataset, which is made before the firs
 trial's points are kept at each of its evaluations, also if it is killed; a finished trial is not repeated.
 
 Trials of one card take turns, unless CUDA's multi-process service lets their kernels run at the same time: `--mps`
-starts it for them. `--graphs` starts the kernels of a pass at once (CUDA graphs), `--set training.compile=auto` joins
-them into fewer; both take time to begin.
+starts it for them. `--graphs` starts the kernels of a pass at once (CUDA graphs; not GPT-Neo's), and `--set
+training.compile=auto` joins them into fewer; both take time to begin.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def machine(device: str) -> str:
 
 
 def key_of(name: str, options: argparse.Namespace) -> list[object]:
-    text = json.dumps([content(name, options), options.points, RECIPES[name].formulas], sort_keys=True)
+    text = json.dumps([content(name, options), options.tokens, options.points, RECIPES[name].formulas], sort_keys=True)
     return [name, options.device, hashlib.sha256(text.encode()).hexdigest()[:16]]
 
 
@@ -149,6 +149,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", nargs="+", choices=RECIPES, default=list(RECIPES), help="all, if left out")
     parser.add_argument("--tokens", type=float, default=20e6, help="of each trial")
+    parser.add_argument("--fresh", type=float, help="tokens of rows to make, if fewer: trained on repeatedly")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--jobs", type=int, default=1, help="trials at the same time")
     parser.add_argument("--threads", type=int, default=1, help="of each trial")
