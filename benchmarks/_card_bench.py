@@ -129,7 +129,8 @@ def make_executor(
     adapter = training.pop("adapter", None)
     settings = settings_of(bench.scale, context, **training)
     torch.manual_seed(0)
-    module = build(resolved)
+    with torch.device(bench.device):  # a CPU takes seconds to draw the parameters
+        module = build(resolved)
     if adapter is not None:
         with tempfile.TemporaryDirectory() as folder:
             module = beside(module, resolved, Path(folder), adapter)

@@ -66,7 +66,8 @@ class Plain:
 
     def __init__(self, device: str, resolved: dict[str, Any]) -> None:
         self.device = torch.device(device)
-        self.model = build(resolved).to(self.device).train()
+        with self.device:
+            self.model = build(resolved).train()
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, fused=True
         )
