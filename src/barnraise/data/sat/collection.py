@@ -11,6 +11,7 @@ from barnraise.core.errors import DataError, OptionError
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.sat import dimacs, dpll
 from barnraise.data.sat.dimacs import Formula
+from barnraise.data.sat.isomorphism import DistinctFormulas
 
 SUFFIXES = (".cnf", ".dimacs")
 """The ends of the names of formulas in a folder."""
@@ -51,26 +52,25 @@ class Collection:
 def collect(patterns: tuple[str, ...], limits: FormulaLimits) -> Collection:
     """Read the formulas that files, folders or glob patterns name, those of `limits` alone.
 
-    Variables are numbered without gaps, and clauses that hold always are dropped. Raises DataError where a
-    pattern names no formula, where no formula is within the limits, and DimacsError for a damaged file.
+    Variables are numbered without gaps, and clauses that hold always are dropped. Several formulas that are the same
+    up to the names and signs of variables, and order, count once (see `isomorphism`). Raises DataError where a pattern
+    names no formula, where no formula is within the limits, and DimacsError for a damaged file.
     """
-    found: dict[tuple[tuple[int, ...], ...], Formula] = {}
+    found = DistinctFormulas()
     left_out, equal = list[str](), 0
     for path in _paths(patterns):
         formula = _compact(dimacs.read(path))
         why = _why_not(formula, limits)
         if why:
             left_out.append(f"{path} ({why})")
-        elif (key := formula.canonical()) in found:
+        elif not found.add(formula):
             equal += 1
-        else:
-            found[key] = formula
-    if not found:
+    if not found.formulas:
         raise DataError(
             f"no formula of {', '.join(patterns)} can be used: {', '.join(left_out[:3])}; raise data.variables, "
             "data.clause_lengths or data.solver_limit, or give smaller formulas"
         )
-    return Collection(tuple(found.values()), tuple(left_out), equal)
+    return Collection(tuple(found.formulas), tuple(left_out), equal)
 
 
 def _paths(patterns: tuple[str, ...]) -> Iterator[Path]:

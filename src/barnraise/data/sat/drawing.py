@@ -20,6 +20,7 @@ from barnraise.data.sat.blocks import BlockPlan, Blocks, DrawnFormula, DrawnOutc
 from barnraise.data.sat.collection import Collection, FormulaLimits, collect
 from barnraise.data.sat.drawing_pool import ProcessLostError, drawn_blocks
 from barnraise.data.sat.examples import Example, ExampleMaker
+from barnraise.data.sat.isomorphism import DistinctFormulas
 from barnraise.data.sat.options import SatOptions
 from barnraise.data.sat.source import RowShare, Source, quotas
 
@@ -73,7 +74,7 @@ class Drawing:
         self._processes = usable_cores() if processes is None else processes
         self._alone_seconds = ALONE_SECONDS if processes is None else 0.0
         self._seen: set[int] = set()  # keys of the examples' formulas
-        self._held_out: set[int] = set()  # those of files
+        self._held_out = DistinctFormulas()  # those of files
         self.collections: dict[tuple[tuple[str, ...], FormulaLimits], Collection] = {}
 
     def examples(
@@ -93,10 +94,12 @@ class Drawing:
         DataError where there are too few.
         """
         plan, left = self.plan(source, seed, held_out=True), number
+        files = {self.maker.key(formula): formula for formula in plan.files or ()}
         with closing(self._chosen(plan, counts, number)) as chosen:
             for key, example in chosen:
                 left -= 1
-                self._held_out.add(key)
+                if key in files:
+                    self._held_out.add(files[key])
                 yield example
         if left:
             raise DataError(
@@ -120,7 +123,7 @@ class Drawing:
             order = np.random.default_rng(seed).permutation(len(found)).tolist()
             unnamed = replace(source, formulas=replace(source.formulas, names=None))
             return BlockPlan(self.options, unnamed, seed, tuple(found[place] for place in order))
-        found = tuple(formula for formula in found if self.maker.key(formula) not in self._held_out)
+        found = tuple(formula for formula in found if formula not in self._held_out)
         if not found:
             raise DataError(f"{', '.join(source.files)}: all formulas are held out; give more files, or hold out fewer")
         return BlockPlan(self.options, source, seed, found, renamed=source.renamings)

@@ -88,6 +88,24 @@ def test_equal_and_large_formulas_are_left_out_counted_and_named(folder: Path, t
     assert "left out: " in line
 
 
+def test_a_formula_under_other_names_is_left_out_and_not_trained_on_where_it_is_held_out(
+    folder: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    (tmp_path / "twins").mkdir()
+    for path in folder.rglob("*.cnf"):
+        dimacs.write(generators.scramble(rng, dimacs.read(path)), tmp_path / "twins" / path.name)
+    both = [str(folder), str(tmp_path / "twins")]
+    build(tmp_path / "both", files=both)
+    record = json.loads((tmp_path / "both" / sat.RECORD).read_text())["files"]
+    assert (record["formulas"], record["equal"]) == (20, 20)
+    entry = {"name": "twins", "formulas": 10, "files": both[1:]}
+    dataset = build(tmp_path / "data", files=both[:1], held_out_sets=[entry])
+    tokenizer = SatTokenizer.load(dataset.folder)
+    held = {shape(tokenizer.formula(row)) for found in sat.held_out_sets(dataset) for row in found.rows}
+    assert not held & {shape(tokenizer.formula(row)) for row in examples(training(dataset), tokenizer)}
+
+
 def test_a_formula_beyond_the_solvers_limit_is_named(folder: Path, tmp_path: Path) -> None:
     for path in folder.rglob("*.cnf"):
         path.unlink()
