@@ -7,7 +7,6 @@ On a CPU a product in bfloat16 takes several times as long as one in float32, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import pairwise
 from typing import Any, cast
 
@@ -100,6 +99,11 @@ class Int8Linear(CompactLinear):
 class Nf4Linear(CompactLinear):
     """Half a byte a value, the nearest of 16 times the largest of its block of 64, which is float32."""
 
+    def __init__(self, matrix: Tensor, bias: Tensor | None) -> None:
+        super().__init__(matrix, bias)
+        self.pairs: Tensor  # beside the weight: a copy at each use would wait for the device
+        self.register_buffer("pairs", torch.from_numpy(_BYTES.view(np.int64).ravel()), persistent=False)
+
     @staticmethod
     def pack(matrix: Tensor) -> tuple[Tensor, Tensor | None]:
         outputs, inputs = matrix.shape
@@ -115,12 +119,19 @@ class Nf4Linear(CompactLinear):
 
     def widen(self, rows: slice, out: Tensor) -> Tensor:
         assert self.scale is not None
-        values = _pairs(self.weight[rows].view(torch.uint8)).view(rows.stop - rows.start, -1, BLOCK)
+        values = self._values(self.weight[rows].view(torch.uint8)).view(rows.stop - rows.start, -1, BLOCK)
         scale, out = self.scale[rows].unsqueeze(2), out[: len(values)]
         if self.in_features % BLOCK:
             return out.copy_((values * scale).flatten(1)[:, : self.in_features])
         torch.mul(values, scale, out=out.view_as(values))
         return out
+
+    def _values(self, codes: Tensor) -> Tensor:
+        """Return the two values of each byte, float32 [..., 2 * bytes]."""
+        if codes.device.type != "cpu" or torch.compiler.is_compiling():
+            return looked_up(codes, self.pairs)
+        both = np.take(_BYTES.view(np.complex64).ravel(), codes.numpy())  # torch's own takes eight times as long
+        return torch.from_numpy(both.view(np.float32))
 
 
 LINEARS: dict[str, type[CompactLinear]] = {"bfloat16": BFloat16Linear, "int8": Int8Linear, "nf4": Nf4Linear}
@@ -135,23 +146,9 @@ def _packed(pack: Callable[[Tensor], tuple[Tensor, Tensor | None]], matrix: Tens
     return torch.cat(packed), None if scales[0] is None else torch.cat(scales)
 
 
-def _pairs(codes: Tensor) -> Tensor:
-    """Return the two values of each byte, float32 [..., 2 * bytes]."""
-    if codes.device.type != "cpu":
-        return looked_up(codes)
-    both = np.take(_BYTES.view(np.complex64).ravel(), codes.numpy())  # torch's own takes eight times as long
-    return torch.from_numpy(both.view(np.float32))
-
-
-def looked_up(codes: Tensor) -> Tensor:
-    """Return the same by operations of the device: one gathers both values of a byte."""
-    return _table(codes.device)[codes.int()].view(torch.float32)
-
-
-@cache
-def _table(device: torch.device) -> Tensor:
-    """Return the two values of each byte as one integer, int64 [256]; a copy at each use would wait for the device."""
-    return torch.from_numpy(_BYTES.view(np.int64).ravel()).to(device)
+def looked_up(codes: Tensor, pairs: Tensor) -> Tensor:
+    """Return the values of bytes by operations of any device: one gathers both of a byte, as one int64."""
+    return pairs[codes.int()].view(torch.float32)
 
 
 class _Product(torch.autograd.Function):

@@ -75,7 +75,7 @@ def test_memory_is_as_declared(kind: str, inputs: int) -> None:
 def test_a_devices_operations_find_the_values_of_a_cpu() -> None:
     layer, codes = Nf4Linear(torch.zeros(2, 256), None), torch.arange(256, dtype=torch.uint8).view(2, 128)
     layer.weight.data, layer.scale = codes.view(torch.int8), torch.ones(2, 4)
-    assert torch.equal(looked_up(codes), values(layer))
+    assert torch.equal(looked_up(codes, layer.pairs), values(layer))
 
 
 def test_the_values_of_nf4_are_quantiles_of_the_normal_distribution() -> None:
@@ -122,6 +122,17 @@ def test_autocast_computes_in_its_own_type() -> None:
     out.sum().backward()
     assert x.grad is not None
     assert x.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", LINEARS)
+def test_a_layer_is_compiled_in_one_piece(kind: str) -> None:
+    torch.manual_seed(0)
+    layer = LINEARS[kind](torch.randn(8, 100), torch.randn(8))
+    found, expected = (torch.randn(3, 100, generator=torch.Generator().manual_seed(1)) for _ in range(2))
+    torch.compile(layer, backend="eager", fullgraph=True)(found.requires_grad_()).sum().backward()
+    layer(expected.requires_grad_()).sum().backward()
+    torch.testing.assert_close(found.grad, expected.grad)
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("base", LINEARS)
