@@ -11,6 +11,7 @@ from barnraise.config.data_sections import SatData
 from barnraise.config.problems import Path, Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
+from barnraise.core.units import count_text
 from barnraise.plan.dataset import sat_options
 
 if TYPE_CHECKING:
@@ -94,14 +95,17 @@ def _number(found: Sample, options: SatOptions, name: str) -> float:
 
 def _too_few(found: Collection, options: SatOptions, name: str) -> Iterator[str]:
     """Yield why files have too few formulas to hold some out."""
-    number = len(found.formulas)
-    sets = {choice.name: choice.formulas for choice in options.held_out_sets}
-    if name in sets and number < sets[name]:
-        yield f"give {number:,} formulas, but {sets[name]:,} are asked for; give more files, or lower formulas"
-    if name not in sets and options.sources[name] == options.natural and number <= options.held_out:
+    number, files = len(found.formulas), options.sources[name].files
+    has = f"give {count_text(number, 'formula')}"
+    sets = {choice.name: choice for choice in options.held_out_sets}
+    if name in sets and number < sets[name].formulas:
+        yield f"{has}, but {sets[name].formulas:,} are asked for; give more files, or lower formulas"
+    held_out = sum(choice.formulas for choice in sets.values() if choice.source.files == files)
+    held_out += options.held_out if options.natural.files == files else 0
+    if name not in sets and number <= held_out:
         yield (
-            f"give {number:,} formulas, of which {options.held_out:,} are to be held out; give more files, or lower "
-            "data.held_out"
+            f"{has}, of which {held_out:,} are to be held out; give more files, or lower data.held_out or the formulas "
+            "of data.held_out_sets"
         )
 
 

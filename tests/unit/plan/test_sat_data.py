@@ -177,8 +177,12 @@ def test_files_are_read_before_anything_starts(tmp_path: Path, monkeypatch: pyte
     assert problem.message.startswith("give 3 formulas, of which 3 are to be held out")
     assert "nine.cnf (it has 9 variables, more than 8)" in warning.message
     sets = [{"name": "own", "formulas": 4, "files": ["cnf"]}]
-    ((problem,), _) = sat_problems(run_file(data | {"held_out_sets": sets}))
+    ((_, problem), _) = sat_problems(run_file(data | {"held_out_sets": sets}))
     assert (problem.path, problem.message[:16]) == (("data", "held_out_sets", 0, "files"), "give 3 formulas,")
+    sets = [{"name": "own", "formulas": 1, "files": ["cnf"]}]
+    ((problem,), _) = sat_problems(run_file(data | {"held_out_sets": sets}))
+    assert problem.path == ("data", "files")
+    assert problem.message.startswith("give 3 formulas, of which 3 are to be held out; give more files, or lower data.")
 
 
 @pytest.mark.parametrize(

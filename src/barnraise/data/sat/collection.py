@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnraise.core.errors import DataError, OptionError
+from barnraise.core.units import count_text
 from barnraise.data.paths import dangling, files_of
 from barnraise.data.sat import dimacs, dpll
 from barnraise.data.sat.dimacs import Formula
@@ -46,7 +47,7 @@ class Collection:
         equal = f"; {self.equal:,} equal to another left out" if self.equal else ""
         others = f"; {len(self.left_out):,} left out: {', '.join(self.left_out[:3])}" if self.left_out else ""
         more = ", ..." if len(self.left_out) > 3 else ""
-        return f"{len(self.formulas):,} formulas{equal}{others}{more}"
+        return f"{count_text(len(self.formulas), 'formula')}{equal}{others}{more}"
 
 
 def collect(patterns: tuple[str, ...], limits: FormulaLimits) -> Collection:
@@ -113,7 +114,7 @@ def _why_not(formula: Formula, limits: FormulaLimits) -> str:
     try:
         dpll.solve(formula, heuristic=limits.heuristic, max_decisions=limits.decisions)
     except OptionError:
-        return f"it needs more than {limits.decisions:,} decisions"
+        return f"it needs more than {count_text(limits.decisions, 'decision')}"
     return ""
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from barnraise.core.errors import DataError
 from barnraise.core.processes import usable_cores
+from barnraise.core.units import count_text
 from barnraise.data.sat.blocks import BlockPlan, Blocks, DrawnFormula, DrawnOutcome
 from barnraise.data.sat.collection import Collection, FormulaLimits, collect
 from barnraise.data.sat.drawing_pool import ProcessLostError, drawn_blocks
@@ -52,13 +53,12 @@ class Counts:
     tokens: int = 0
 
     def __str__(self) -> str:
-        left_out = {"too long for the context": self.too_long, "repeats": self.repeated}
-        told = "".join(f", {count:,} {why} left out" for why, count in left_out.items() if count)
-        searched = self.with_backtracking / max(1, self.kept)
-        return (
-            f"{self.kept:,} formulas, {self.satisfiable / max(1, self.kept):.0%} satisfiable, {searched:.0%} with "
-            f"backtracks{told}"
-        )
+        left_out = [f"{self.too_long:,} too long for the context"] if self.too_long else []
+        left_out += [count_text(self.repeated, "repeat")] if self.repeated else []
+        told = "".join(f", {text} left out" for text in left_out)
+        satisfiable, searched = (number / max(1, self.kept) for number in (self.satisfiable, self.with_backtracking))
+        kept = count_text(self.kept, "formula")
+        return f"{kept}, {satisfiable:.0%} satisfiable, {searched:.0%} with backtracks{told}"
 
 
 class Drawing:
@@ -103,8 +103,8 @@ class Drawing:
                 yield example
         if left:
             raise DataError(
-                f"{', '.join(source.files)} give {number - left} formulas to hold out, but {number} are asked for "
-                f"({counts}); give more files, or ask for fewer"
+                f"{', '.join(source.files)} give {count_text(number - left, 'formula')} to hold out, but {number} are "
+                f"asked for ({counts}); give more files, or ask for fewer"
             )
 
     def collection(self, source: Source) -> Collection:

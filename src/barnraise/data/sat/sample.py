@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import NamedTuple
 
+from barnraise.core.units import count_text
 from barnraise.data.sat.blocks import BLOCK, Blocks
 from barnraise.data.sat.collection import Collection
 from barnraise.data.sat.drawing import Drawing
@@ -96,7 +97,7 @@ class Sample:
 
     def _distribution(self) -> str:
         counts = sorted(Counter(formula.backtracks for formula in self.solved).items())
-        found = [f"{number} backtracks {count / len(self.solved):.2%}" for number, count in counts[:8]]
+        found = [f"{count_text(number, 'backtrack')} {count / len(self.solved):.2%}" for number, count in counts[:8]]
         more = f", up to {counts[-1][0]}" if len(counts) > 8 else ""
         return f"{', '.join(found)}{more}"
 

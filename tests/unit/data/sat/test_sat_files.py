@@ -111,7 +111,7 @@ def test_a_formula_beyond_the_solvers_limit_is_named(folder: Path, tmp_path: Pat
         path.unlink()
     clauses = tuple((a, 2 * b, 3 * c) for a in (1, -1) for b in (1, -1) for c in (1, -1))
     dimacs.write(Formula(3, clauses), folder / "hard.cnf")
-    with pytest.raises(DataError, match=r"hard.cnf \(it needs more than 1 decisions\); raise data.variables"):
+    with pytest.raises(DataError, match=r"hard.cnf \(it needs more than 1 decision\); raise data.variables"):
         build(tmp_path / "data", files=[str(folder)], solver_limit=1)
 
 
