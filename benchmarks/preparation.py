@@ -215,7 +215,8 @@ def main() -> None:
         if kinds == ["sat"]:
             return
         make_tokenizer(folder / "coder", text)
-        stages(folder, int(options.stages * MB))
+        if options.stages:
+            stages(folder, int(options.stages * MB))
         for kind, tokenizer in (("chat", str(folder / "coder")), ("text", str(folder / "coder")), ("text", "bytes")):
             if not options.whole or kind not in kinds:
                 continue
