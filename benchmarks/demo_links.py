@@ -8,10 +8,10 @@ Three sides train the demo's model (`examples/sat-neo.yaml`) on as many tokens, 
     rounds  the same workers, kill and links in synchronous rounds, which wait for the slowest
     lone    one worker of the speed of the fastest of the four, without a link
 
-`four` and `rounds` send 1 of 16 elements up and get 1 of 8 down, after 16 steps; `four` hides the exchange behind the
-next task. `--set` gives both other settings. The score is the share of whole traces among held-out formulas that need
-search, measured at 20 points. Time counts from the first task on. The target is the lone worker's final score, which
-the four should have in 60% of its time.
+`four` and `rounds` send 1 of 8 elements up and get 1 of 4 down, after the 8 steps of the demo's tasks; `four` hides the
+exchange behind the next task. `--set` gives both other settings. The score is the share of whole traces among held-out
+formulas that need search, measured at 20 points. Time counts from the first task on. The target is the lone worker's
+final score, which the four should have in 60% of its time.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ LEVELS = (0.5, 0.9)
 
 EXCHANGE = {
     "compression": "sparse_loco",
-    "compression_ratio": 1 / 16,
+    "compression_ratio": 1 / 8,
     "downlink_compression": "sparse_loco",
-    "downlink_options": {"ratio": 1 / 8},
+    "downlink_options": {"ratio": 1 / 4},
     "error_feedback_keep": 1.0,
     "merge_lerp": 0.0,
 }
@@ -109,7 +109,7 @@ def content(side: str, options: argparse.Namespace) -> dict[str, Any]:
         found["workers"] = [max(found["workers"], key=lambda worker: worker["speed"])]
         del found["faults"]
         return found
-    found["training"] |= {"local_steps": 16, "tokens": round(options.tokens * options.excess)}
+    found["training"]["tokens"] = round(options.tokens * options.excess)
     found["exchange"] = dict(EXCHANGE)
     found["network"] = {"profile": f"{options.mbit:g}mbit/{options.delay:g}ms"}
     if side == "rounds":
