@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from _sat_trials import SIZES
 from torch import Tensor, nn
 
 from barnraise.assembly import parts
@@ -50,7 +49,7 @@ class Score(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of a trial: tokens and seconds of training until then, mean loss since the last, scores by variables."""
+    """A point of a trial: tokens and seconds of training until then, mean loss since the last, scores by set."""
 
     tokens: int
     seconds: float
@@ -168,9 +167,9 @@ class Loop:
         def generate(prompts: list[list[int]], most: int) -> list[list[int]]:
             return [answers[tuple(prompt)][:most] for prompt in prompts]
 
-        found = {one.name: one.searched for one in evaluate(self.dataset, generate, limit=limit).sets}
-        wanted = {str(size): found[str(size)] for size in SIZES}
-        return {name: Score(one.formulas, one.verdicts, one.traces) for name, one in wanted.items()}
+        _, *sets = evaluate(self.dataset, generate, limit=limit).sets  # the first is as the formulas of training
+        found = {one.name: one.searched for one in sets}
+        return {name: Score(one.formulas, one.verdicts, one.traces) for name, one in found.items() if one.formulas}
 
     def _answers(self, limit: int) -> dict[tuple[int, ...], list[int]]:
         """Return the model's completions of the prompts of all sets, which a card writes at the same time."""

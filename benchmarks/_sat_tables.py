@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from _sat_loop import Point, Score, Tried
-from _sat_trials import RECIPES, SIZES
+from _sat_trials import RECIPES
 
 from barnraise.data.sat.scores import interval
 
 VERDICTS, TRACES = 0.95, 0.90
 """Shares of right verdicts and of whole traces that are aimed at, where search is needed."""
 
-HEAD = [f"{size} variables" for size in SIZES]
+
+def groups(tried: Sequence[Tried]) -> list[list[Tried]]:
+    """Return the trials in groups that have the machine and the held-out sets in common."""
+    found: dict[tuple[str, ...], list[Tried]] = {}
+    for one in tried:
+        found.setdefault((one.machine, *one.curve[-1].scores), []).append(one)
+    return list(found.values())
 
 
 def reached(tried: Sequence[Tried]) -> Iterator[str]:
-    """Yield a table with the last scores of each trial, and their 95% intervals."""
-    yield from _head("trial", "change", "parameters", "formulas a step", "tokens", "tokens/s", *HEAD)
+    """Yield a table with the last scores of each trial of a group, and their 95% intervals."""
+    yield from _head("trial", "change", "parameters", "formulas a step", "tokens", "tokens/s", *_sets(tried))
     for one in tried:
         last = one.curve[-1]
-        scores = [_score(last.scores[str(size)]) for size in SIZES]
+        scores = map(_score, last.scores.values())
         rate = f"{last.tokens / last.seconds:,.0f}"
         yield _row(one.name, RECIPES[one.name].title, f"{one.parameters:,}", f"{one.formulas:.0f}", _tokens(one), rate,
                    *scores)  # fmt: skip
 
 
 def passed(tried: Sequence[Tried]) -> Iterator[str]:
-    """Yield a table with the tokens after which each trial first had both targets, by number of variables."""
-    yield from _head("trial", *HEAD)
+    """Yield a table with the tokens after which each trial of a group first had both targets, by held-out set."""
+    yield from _head("trial", *_sets(tried))
     for one in tried:
-        yield _row(one.name, *(_passed(one.curve, str(size)) for size in SIZES))
+        yield _row(one.name, *(_passed(one.curve, name) for name in one.curve[-1].scores))
 
 
 def points(one: Tried) -> Iterator[str]:
@@ -38,9 +44,14 @@ def points(one: Tried) -> Iterator[str]:
     for point in one.curve:
         shares = "".join(
             f"{score.verdicts / score.formulas:8.1%} /{score.traces / score.formulas:6.1%}"
-            for score in (point.scores[str(size)] for size in SIZES)
+            for score in point.scores.values()
         )
         yield f"{one.name:<12}{point.tokens / 1e6:8.2f}M{point.seconds:8.0f} s  loss {point.loss:.4f}{shares}"
+
+
+def _sets(tried: Sequence[Tried]) -> list[str]:
+    """Return the names of a group's held-out sets; a number alone is one of variables."""
+    return [f"{name} variables" if name.isdigit() else name for name in tried[0].curve[-1].scores]
 
 
 def _passed(curve: Sequence[Point], name: str) -> str:

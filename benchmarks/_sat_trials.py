@@ -19,6 +19,29 @@ DEMO = Path(__file__).parents[1] / "examples/sat-neo.yaml"
 SIZES = (4, 5, 6, 7)
 """Variables of the held-out sets; those of the last one are beyond training."""
 
+SEARCHED = {"backtracking": {"at_least": 1}}
+
+Sets = Mapping[str, Mapping[str, Any]]
+"""Held-out sets by name: what each has that the data section does not have."""
+
+
+def of_sizes(*sizes: int) -> Sets:
+    """Return sets of formulas that need search, one for each number of variables."""
+    return {str(size): SEARCHED | {"variables": [size, size], "names": size, "balanced": True} for size in sizes}
+
+
+BEYOND: Sets = {
+    "6": SEARCHED | {"variables": [6, 6]},
+    "7": SEARCHED | {"variables": [7, 7]},
+    "8": SEARCHED | {"variables": [8, 8]},
+    "ratio 3": SEARCHED | {"clause_ratio": 3, "balanced": False},
+    "ratio 6": SEARCHED | {"clause_ratio": 6, "balanced": False},
+    "skewed": SEARCHED | {"family": "skewed"},
+    "marginal": SEARCHED | {"family": "marginal"},
+    "crafted": {"family": "crafted", "variables": [6, 9], "balanced": False},
+}
+"""Sets that differ from the formulas trained on in size, ratio or family; `--uf20` adds SATLIB's smallest."""
+
 BACKTRACKING = [{"at_most": 0, "share": 0.34}, {"at_least": 1, "share": 0.66, "satisfiable": 0.5}]
 GRADED = [  # no unsatisfiable one of 6,000 formulas drawn has fewer than three backtracks
     {"at_most": 0, "share": 0.15},
@@ -53,6 +76,7 @@ class Recipe:
     training: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] | None = None
+    sets: Sets = field(default_factory=lambda: of_sizes(*SIZES))
     formulas: int = 14
     budget: float = 1.0
 
@@ -65,7 +89,7 @@ def _stages(tokens: int) -> list[dict[str, Any]]:
     ]
 
 
-CURRICULUM = "curriculum"
+CURRICULUM, GENERAL = "curriculum", "general"
 
 RECIPES: Mapping[str, Recipe] = {
     "base": Recipe("trails, clauses, two thirds searched, 4 layers of 128, rotary, rate 0.001, 14 formulas a step"),
@@ -75,6 +99,12 @@ RECIPES: Mapping[str, Recipe] = {
     "graded": Recipe("two fifths with four or more backtracks", {"backtracking": GRADED}),
     CURRICULUM: Recipe("first 4 variables, then 4 or 5, then 4 to 6", {"variables": [4, 4]}),
     "names": Recipe("variables named from 1 to 7", {"names": SIZES[-1]}),
+    GENERAL: Recipe(
+        "a token for each literal, variables named from 1 to 20, 28 formulas a step; formulas unlike those trained on",
+        {"prompt": "literals", "names": 20, "context": 768, "backtracking": GRADED},
+        sets=BEYOND,
+        formulas=28,
+    ),
     "layers-6": Recipe(
         "6 layers of 112", config={"hidden_size": 112, "num_layers": 6, "intermediate_size": 448}
     ),
@@ -95,7 +125,10 @@ def content(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
     Its tokens are those of the rows to make; the loop trains on them again where it has more. Stages are made in full.
     """
-    recipe, tokens = RECIPES[name], round(options.tokens)
+    recipe, tokens, sets = RECIPES[name], round(options.tokens), dict(RECIPES[name].sets)
+    if name == GENERAL and options.uf20:
+        number = len(list(options.uf20.glob("*.cnf")))
+        sets["uf20"] = {"files": [str(options.uf20)], "formulas": number, "variables": [20, 20], "balanced": False}
     fresh = tokens if name == CURRICULUM else round(min(options.tokens, options.fresh or options.tokens))
     found: dict[str, Any] = yaml.safe_load(DEMO.read_text())
     data = {
@@ -108,11 +141,7 @@ def content(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "context": 128,
         "backtracking": BACKTRACKING,
         "held_out": 64,
-        "held_out_sets": [
-            {"name": str(size), "formulas": options.formulas, "variables": [size, size], "names": size}
-            | {"backtracking": {"at_least": 1}, "balanced": True}
-            for size in SIZES
-        ],
+        "held_out_sets": [{"name": name, "formulas": options.formulas} | section for name, section in sets.items()],
     }
     if name == CURRICULUM:
         data["stages"] = _stages(tokens)

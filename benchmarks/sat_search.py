@@ -9,7 +9,8 @@ Each trial is the loop of a lone worker: barnraise's rows, steps and scores, wit
 have the same tokens, and a cosine over them. Each one changes one thing of `base`, the demo's recipe (see
 `_sat_trials.py`). At some points of the training, and at the end, the model writes a trace for held-out formulas that
 need search, 300 of each number of variables, and barnraise's checker judges them; formulas of 7 variables are beyond
-training. Targets: 95% of verdicts and 90% of whole traces.
+training. `general` has other sets: more variables, other ratios and families, and with `--uf20` SATLIB's smallest.
+Targets: 95% of verdicts and 90% of whole traces.
 
 With `--limit` the trials are cut in time for a last evaluation; the table says which were cut, before their rate had
 come down. Trials with equal data share a dataset, which is made before the first trial begins, within the limit. A
@@ -39,7 +40,7 @@ from pathlib import Path
 import torch
 from _races import Known
 from _sat_loop import Loop, Tried, dataset_folder, play, prepare
-from _sat_tables import passed, points, reached
+from _sat_tables import groups, passed, points, reached
 from _sat_trials import RECIPES, content
 from demo import given
 
@@ -133,10 +134,9 @@ def service() -> Iterator[None]:
 def tables(found: Sequence[Tried], curves: bool) -> None:
     """Print the tables of these trials, and their curves."""
     order = list(RECIPES)
-    ones = sorted((one for one in found if one.curve), key=lambda one: order.index(one.name))
-    for name in dict.fromkeys(one.machine for one in ones):
-        here = [one for one in ones if one.machine == name]
-        print(f"\n{name}; verdicts / whole traces on formulas that need search, in percent, with 95% intervals\n")
+    for here in groups(sorted((one for one in found if one.curve), key=lambda one: order.index(one.name))):
+        told = "verdicts / whole traces on formulas that need search, in percent, with 95% intervals"
+        print(f"\n{here[0].machine}; {told}\n")
         print("\n".join(reached(here)))
         print("\nTokens after which verdicts are first at 95% and whole traces at 90%, or the nearest miss\n")
         print("\n".join(passed(here)))
@@ -162,6 +162,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--graphs", action="store_true", help="CUDA graphs")
     parser.add_argument("--mps", action="store_true", help="CUDA's multi-process service")
+    parser.add_argument("--uf20", type=Path, metavar="FOLDER", help="SATLIB's uf20 files, for the trial `general`")
     parser.add_argument("--table", action="store_true", help="only print the tables of the results")
     parser.add_argument("--curves", action="store_true", help="print the learning curves as well")
     parser.add_argument("--quick", action="store_true", help="does it run? tiny, and its figures say nothing")
