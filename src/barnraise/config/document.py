@@ -20,6 +20,8 @@ from barnraise.core.errors import RunFileError, nearest
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 40
+MAX_COMPOSED = 100
+"""Levels that are read at all, so that those beyond MAX_DEPTH are told with their line."""
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {"map", "seq", "str", "null", "bool", "int", "float"}
@@ -38,7 +40,20 @@ _PLAIN = {
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes only; scalars are typed by `_PLAIN` and read by `_scalar`."""
+    """Composes nodes only; scalars are typed by `_PLAIN` and read by `_scalar`.
+
+    Raises RecursionError beyond MAX_COMPOSED levels, whatever the interpreter's own limit is.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MAX_COMPOSED:
+            raise RecursionError
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {}

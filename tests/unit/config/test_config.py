@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,15 @@ def test_many_problems_stay_on_one_screen() -> None:
 )
 def test_text_that_is_no_run_file_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
     assert message in refusal_of(tmp_path, text)
+
+
+def test_deep_nesting_is_refused_whatever_the_recursion_limit_is(tmp_path: Path) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)  # compilers raise it
+    try:
+        assert "not YAML: too deeply nested" in refusal_of(tmp_path, "a: " + "[" * 600)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def test_references_do_not_multiply(tmp_path: Path) -> None:
