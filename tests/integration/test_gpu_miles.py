@@ -13,18 +13,11 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-MODULES = ("gpu_miles", "_gpu_sizes", "_exchanges", "_rivals", "_sides", "_races", "_reach_report")
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, imported as a script imports its neighbours."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import gpu_miles
-
-    yield gpu_miles
-    for name in MODULES:
-        sys.modules.pop(name, None)
+def benchmark(import_benchmark: Any) -> Any:
+    return import_benchmark("gpu_miles")
 
 
 def campaign(benchmark: Any, folder: Path, **changed: Any) -> Any:

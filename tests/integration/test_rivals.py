@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SIZE = 100_000
 """Values of a model that is large enough for headers to be nothing."""
 
 
 @pytest.fixture
-def rivals(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, imported as the benchmarks import it."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import _rivals
-
-    yield _rivals
-    sys.modules.pop("_rivals", None)
+def rivals(import_benchmark: Any) -> Any:
+    return import_benchmark("_rivals")
 
 
 def test_float32_in_a_ring_of_four_takes_r_steps_a_round(rivals: Any) -> None:

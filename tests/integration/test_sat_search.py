@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-MODULES = ("sat_search", "demo", "_sat_loop", "_sat_tables", "_sat_trials", "_races")
-
 
 @pytest.fixture
-def search(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, imported as a script imports its neighbours."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import sat_search
-
-    yield sat_search
-    for name in MODULES:
-        sys.modules.pop(name, None)
+def search(import_benchmark: Any) -> Any:
+    return import_benchmark("sat_search")
 
 
 def tried(search: Any, *shares: tuple[int, int], end: str = "done") -> Any:

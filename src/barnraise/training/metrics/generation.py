@@ -40,9 +40,9 @@ def greedy(
     """Return the completion of each prompt: up to a token of `stops`, which ends it, or `context` tokens in all.
 
     `most` has the most new tokens of each prompt. A `batch` has rows of at most `tokens_at_once` tokens, unless one row
-    has more. Prompts of one batch may differ in length: all rows advance a token
-    at a time, and a row with a longer prompt takes its next token from there. So nothing is padded, and a row is
-    completed as it is alone. Raises Stopped where `stopped` says so.
+    has more. Prompts of one batch may differ in length: all rows advance a token at a time, and a row with a longer
+    prompt takes its next token from there. So nothing is padded, and a row is completed as it is alone. Raises Stopped
+    where `stopped` says so.
     """
     room = [context - len(prompt) for prompt in prompts]
     most = room if most is None else [min(pair) for pair in zip(room, most, strict=True)]
