@@ -1,6 +1,6 @@
 """Measure adapters: their bytes, the memory of a worker beside a large base, and the loss with A and B or B alone.
 
-    python benchmarks/lora.py [--parts bytes,memory,rounding,loss] [--seeds 3]
+    python benchmarks/lora.py [--parts bytes,memory,rounding,loss] [--bases bfloat16,int8,nf4] [--seeds 3]
 
 *bytes*: the largest contribution of rank 16 on all linear layers of a GPT-2 of 124M parameters, by codec, and its share
 of the full model's. *memory*: the peak of a process that takes `--steps` steps of one row beside a Llama of 1.1 billion
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ SIDES: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default="bytes,memory,rounding,loss")
+    parser.add_argument("--bases", default=",".join(KINDS), help="types of the base whose memory is measured")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rates", default="0.002,0.005,0.012")
@@ -75,7 +77,7 @@ def main() -> None:
     if "bytes" in parts:
         tell_bytes()
     if "memory" in parts:
-        tell_memory(llama, options.steps)
+        tell_memory(llama, options.bases.split(","), options.steps)
     if "rounding" in parts:
         tell_rounding(options.steps)
     if "loss" in parts:
@@ -97,13 +99,13 @@ def tell_bytes() -> None:
         print(f"  {name:12}{size / 1e6:8.2f} MB a contribution, {full / 1e6:8.1f} MB for the whole model{target}")
 
 
-def tell_memory(llama: dict[str, Any], steps: int) -> None:
+def tell_memory(llama: dict[str, Any], kinds: Sequence[str], steps: int) -> None:
     config = describe({"architecture": "llama", "config": llama}, 32_000, CONTEXT)
     with tempfile.TemporaryDirectory() as folder:
         save_base(config, folder)
         size = memory.model_size(config)
         print(f"a Llama of {size:,} parameters, rank 16, one row of {CONTEXT} tokens, {steps} steps on one thread")
-        for kind in KINDS:
+        for kind in kinds:
             given = json.dumps({"folder": folder, "config": config, "base": kind, "steps": steps})
             told = subprocess.run([sys.executable, __file__, "--step-of", given], capture_output=True, text=True)
             if told.returncode:

@@ -3,8 +3,8 @@
 Torch-free for the architectures of `ARCHITECTURES`. Parameters and buffers (masks, tables of positions) are counted
 exactly. Activations follow Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer Models,
 equation 2: a layer keeps s b h (34 + 5 a s / h) bytes at two bytes a number), at four bytes a number and without the
-dropout masks, plus the inputs that a GELU written out keeps, plus the logits. Not covered: allocator overhead,
-fragmentation, mixed precision; attention kernels that keep no scores need less.
+dropout masks, plus the inputs that a GELU, a gate or an RMSNorm written out keeps, plus the logits. Not covered:
+allocator overhead, fragmentation, mixed precision; attention kernels that keep no scores need less.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ HOST_VECTORS = 7  # vectors of a worker that are as long as what travels: see `w
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
 FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
+_GATED_COPIES = 12, 4  # a norm written out keeps two more; a gate's input and output, what it is multiplied by, the product
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
 
 
@@ -223,8 +224,10 @@ def activation_bytes(resolved: Mapping[str, Any], *, batch_size: int, context: i
     hidden = hidden or math.isqrt(model_size(resolved) // (12 * layers)) + 1
     inner = entry.get(resolved, "intermediate_size") or 4 * hidden
     tokens = batch_size * context
-    inner_copies = 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2
-    per_token = FLOAT * (8 * hidden + inner_copies * inner + 2 * (heads or 1) * context)
+    hidden_copies, inner_copies = 8, 5 if resolved.get("activation_function") in _WRITTEN_OUT else 2
+    if any(layer.name.endswith(".gate_proj") for layer in linears(resolved)):
+        hidden_copies, inner_copies = _GATED_COPIES
+    per_token = FLOAT * (hidden_copies * hidden + inner_copies * inner + 2 * (heads or 1) * context)
     return int(tokens * per_token * layers + _logit_bytes(resolved, tokens))
 
 
