@@ -64,7 +64,7 @@ def build(
     `processes` draw and solve the formulas; where it is None one for each core, once they are worth their start. Raises
     DataError when the options do not yield enough distinct formulas that fit.
     """
-    drawing, told = Drawing(options, processes), dict[str, Counts]()
+    drawing, told = Drawing(options, processes, say), dict[str, Counts]()
     held_out = _held_out(drawing, told, say)
     files = {set_file(place): _encoded(rows[:MAX_SET]) for place, rows in enumerate(held_out.values())}
     for (patterns, _), collection in drawing.collections.items():

@@ -7,7 +7,7 @@ not depend on the number of processes.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -66,11 +66,14 @@ class Drawing:
 
     The same options and order of calls give the same examples. Formulas of files that are held out are not trained on
     under other names either. Parts of the data that take long are drawn by `processes` others, from their first block
-    on; where it is None by one for each core, once this process has drawn for ALONE_SECONDS.
+    on; where it is None by one for each core, once this process has drawn for ALONE_SECONDS. `say` is told where one of
+    them was lost.
     """
 
-    def __init__(self, options: SatOptions, processes: int | None = None) -> None:
-        self.options, self.maker = options, ExampleMaker(options)
+    def __init__(
+        self, options: SatOptions, processes: int | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.options, self.maker, self._say = options, ExampleMaker(options), say
         self._processes = usable_cores() if processes is None else processes
         self._alone_seconds = ALONE_SECONDS if processes is None else 0.0
         self._seen: set[int] = set()  # keys of the examples' formulas
@@ -156,7 +159,11 @@ class Drawing:
                                 return
                             number += 1
                 except ProcessLostError:
-                    processes //= 2  # perhaps memory is short
+                    lost, processes = processes, processes // 2
+                    self._say(
+                        f"a process that draws formulas was lost, perhaps for want of memory: {max(1, processes)} draw "
+                        f"on from the same formula in place of {lost}"
+                    )
             elif (yield from _counted(blocks.block(number))) == 0:
                 return
             else:

@@ -99,9 +99,11 @@ def test_processes_end_with_an_error_of_the_reader(here: Path) -> None:
 
 
 def test_a_killed_process_changes_no_example() -> None:
+    said: list[str] = []
+
     def examples(processes: int) -> list[list[int]]:
         found: list[list[int]] = []
-        drawing = Drawing(SatOptions.of(**TRAIL), processes)
+        drawing = Drawing(SatOptions.of(**TRAIL), processes, said.append)
         with closing(drawing.examples(drawing.options.source, (0, 3, 0), Counts(), 5 * BLOCK)) as drawn:
             for example in drawn:
                 if len(found) == BLOCK and processes > 1:
@@ -110,6 +112,8 @@ def test_a_killed_process_changes_no_example() -> None:
         return found
 
     assert examples(4) == examples(1)
+    assert len(said) == 1
+    assert "2 draw on from the same formula in place of 4" in said[0]
 
 
 def test_an_error_in_another_process_is_raised_in_this_one() -> None:
