@@ -82,40 +82,44 @@ def picture(found: list[Row], folder: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
-    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
-    for side in dict.fromkeys(row.side for row in found):
+    figure, axis = plt.subplots(figsize=(11, 5), layout="constrained")
+    colors = [*plt.colormaps["tab20"].colors[::2], *plt.colormaps["tab20"].colors[1::2]]  # the strong ones first
+    for side, color in zip(dict.fromkeys(row.side for row in found), colors, strict=False):
         here = [row for row in found if row.side == side and row.met]
         ours = side.startswith("ours")
-        (line,) = axis.plot(
+        axis.plot(
             [row.ratio for row in here],
             [100 * statistics.fmean(row.times) for row in here],
             "o-" if ours else ".--",
             label=side,
+            color=color,
         )
         for row in here:
             if len(row.times) > 1:
-                axis.vlines(row.ratio, 100 * min(row.times), 100 * max(row.times), color=line.get_color(), alpha=0.4)
+                axis.vlines(row.ratio, 100 * min(row.times), 100 * max(row.times), color=color, alpha=0.4)
         missed = [row for row in found if row.side == side and not row.met]
         axis.plot(
             [row.ratio for row in missed],
             [100 * max(row.times) for row in missed],
             "^",
             fillstyle="none",
-            color=line.get_color(),
+            color=color,
         )  # not before
     axis.axhline(100, color="#888888", linewidth=1)
     axis.axhline(25, color="#888888", linewidth=1, linestyle=":")
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_ylim(20, 200)
+    axis.set_ylim(18, 250)
     axis.set_yticks([25, 40, 60, 100, 200], ["25%", "40%", "60%", "100%", "200%"])
+    axis.yaxis.set_minor_formatter(NullFormatter())
     for name, ratio in machines().items():
         axis.axvline(ratio, color="#BBBBBB", linewidth=0.8)
-        axis.annotate(name, (ratio, 195), rotation=90, fontsize=7, ha="right", va="top", color="#666666")
+        axis.annotate(name, (ratio, 240), rotation=90, fontsize=7, ha="right", va="top", color="#666666")
     axis.set_xlabel("R = FLOP/s / (bytes/s * tokens a step)")
     axis.set_ylabel("time to the lone worker's loss, of its time")
-    axis.legend(frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     axis.grid(True, color="#E4E4E4")
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "reach.png", dpi=120)
