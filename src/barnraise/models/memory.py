@@ -30,7 +30,7 @@ HOST_VECTORS = 7  # vectors of a worker that are as long as what travels: see `w
 PROCESS_BYTES = 450 << 20  # Python with torch and transformers loaded
 GATED_ROWS = 4  # rows that pass through the controller's model at a time when it needs their gradient
 FORKED_BYTES = 96 << 20  # a process that was forked from such a process, and shares its modules
-_GATED_COPIES = 12, 4  # a norm written out keeps two more; a gate's input and output, what it is multiplied by, the product
+_GATED_COPIES = 12, 4  # a norm written out keeps two more; a gate keeps its input and output, its factor, the product
 _WRITTEN_OUT = ("gelu_new", "gelu_fast", "gelu_accurate", "quick_gelu")  # several operations, each keeps its input
 
 
