@@ -9,11 +9,11 @@ train a GPT-2 of 125,000 parameters in virtual time with real tensors; a lone wo
 averaged over the last 10% of its run, sets the loss and the time. Its rate and batch are tuned.
 
 Ours runs in the engine, at each R over the link that this R asks for: as `auto` leaves it (one run file for every R,
-with the rows and the density down that `auto` takes there) and by hand. Rivals are in `_rivals.py`: their losses by
-tokens do not depend on R, so that each of their trials counts at every R. Every side has the same number of trials at
-each R on the first seed; the best one there is trained on the others (`--seeds`, `--orders`). Trials are kept in
-`--results`, one a line, in order of their worth: a campaign that is ended early has all sides at R = 1, 10, 100 and
-1,000 before more seeds.
+with the rows that `batch_size: auto` takes there) and by hand. Rivals are in `_rivals.py`: their losses by tokens do
+not depend on R, so that each of their trials counts at every R. Every side has the same number of trials at each R on
+the first seed; the best one there is trained on the others (`--seeds`, `--orders`). Trials are kept in `--results`, one
+a line, in order of their worth: a campaign that is ended early has all sides at R = 1, 10, 100 and 1,000 before more
+seeds.
 
 The mapping bends where a run is short. Here a lone worker takes `--tokens` / 128 steps, one of a real run a hundred
 times as many. A delay of some steps, rounds of H steps and the start and end of a run weigh more in the short one. A
@@ -39,7 +39,6 @@ from _sides import Setting, Task
 from _sides import play as play_ours
 
 from barnraise.plan.batch_size import fewest_rows
-from barnraise.plan.density import densest
 
 PARAMETERS = 124_800
 STEP_TOKENS = CONTEXT = 128
@@ -76,33 +75,20 @@ RIVALS: dict[str, list[Recipe]] = {
 }
 AUTO, MUON, HAND = "ours, auto", "ours, auto, Muon", "ours, by hand"
 HOSTED = "ours, auto, controller behind such a link"
-STEPS = 3
-"""Local steps of a task of ours as `auto` finds them; it takes more where a version comes back late."""
-
-
-def tuned(down: int) -> str:
-    """Return the name of our auto-tuned side whose versions have 1 of `down` elements."""
-    return f"loco64-loco{down}_overlap_h{STEPS}_tuned"
-
-
-def automatic(ratio: float) -> str:
-    """Return the name of our auto-tuned side with the density down that `ratio: auto` takes at R = `ratio`."""
-    return tuned(round(1 / densest("sparse_loco", {}, ratio, STEPS)))
-
-
+TUNED = "loco64-loco16_overlap_h3_tuned"
 OURS: dict[str, dict[float, list[str]]] = {
-    AUTO: {ratio: [automatic(ratio)] for ratio in RATIOS},
-    MUON: {ratio: [automatic(ratio) + "_muon_batch1"] for ratio in RATIOS},  # without the momentum of the fleet
+    AUTO: {ratio: [TUNED] for ratio in RATIOS},
+    MUON: {ratio: [TUNED + "_muon_batch1"] for ratio in RATIOS},  # without the momentum of the fleet
     HAND: {
         1.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
         3.0: ["loco8-loco4_overlap_h3_batch1", "int4_overlap_h3_batch1"],
         10.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h2_batch1"],
         30.0: ["loco8-loco4_overlap_h3_batch1", "loco16-loco8_overlap_h3_batch2"],
-        100.0: [tuned(16) + "_batch1", "loco64-loco16_overlap_h5_batch1"],
+        100.0: [TUNED + "_batch1", "loco64-loco16_overlap_h5_batch1"],
         300.0: ["loco64-loco32_overlap_h4_batch1", "loco32-loco16_overlap_h3_batch8"],
         1000.0: ["loco64-loco32_overlap_h10_batch1", "loco64-loco32_overlap_h3_batch8"],
     },
-    HOSTED: {ratio: [tuned(16) + "_host"] for ratio in (100.0, 10.0)},
+    HOSTED: {ratio: [TUNED + "_host"] for ratio in (100.0, 10.0)},
 }
 EXCESS = 2.0
 USUAL = f"_e{EXCESS:g}@{PEAK:g}"

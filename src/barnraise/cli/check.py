@@ -175,8 +175,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
     from barnraise.config.data_sections import SatData
     from barnraise.plan.curve import link_ratio
-    from barnraise.plan.density import RATIO
-    from barnraise.plan.resolve import BATCH_SIZE, DENSITY
+    from barnraise.plan.resolve import BATCH_SIZE
     from barnraise.plan.sat import rows_text
 
     model = plan.run_file.model
@@ -219,8 +218,6 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     if why := plan.reasons.get(BATCH_SIZE):
         rows = plan.run_file.training.step_rows
         yield "batch size", f"{count_text(rows, 'row')} a step (auto: {why})"
-    if why := plan.reasons.get(DENSITY):
-        yield "density", f"versions have {plan.downlink.options[RATIO]:.3g} of the elements (auto: {why})"
     if found := link_ratio(plan.run_file, plan.purpose, exchanged=sizes.trained / sizes.parameters):
         yield "link", str(found)
     for living in [len(plan.run_file.workers)] if plan.run_file.workers else [10, 20, 50, 100]:

@@ -48,11 +48,7 @@ class ExchangeSection(Section):
     downlink_compression: DownlinkCodec = Field(
         default="none", description="Codec of published versions: one that decodes to the same bits everywhere."
     )
-    downlink_options: Options = Field(
-        default_factory=dict,
-        description="Options of the downlink codec. `ratio: auto` is the largest share, from a 64th to a quarter, at "
-        "which the slowest link carries a version in two fifths of a task's steps; `check` prints it.",
-    )
+    downlink_options: Options = Field(default_factory=dict, description="Options of the downlink codec.")
     fragments: int = Field(
         default=1,
         ge=1,

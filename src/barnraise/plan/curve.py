@@ -113,13 +113,11 @@ def link_ratio(
     exchanged: float = 1.0,
     step_tokens: int | None = None,
     device_flops: float | None = None,
-    down: bool = False,
 ) -> LinkRatio | None:
     """Return the ratio of the worker whose link is the slowest for it; None where no machine's speed is known.
 
     `exchanged` is the share of the parameters that travels. `step_tokens` are the run file's if None;
-    `device_flops` counts for accelerators of unknown speed. Measures this machine's speed where it counts. It is that
-    of the way up, or `down`.
+    `device_flops` counts for accelerators of unknown speed. Measures this machine's speed where it counts.
     """
     workers: list[WorkerSection | None] = [*run_file.workers] or [None]
     tokens = step_tokens or run_file.training.step_rows * mean_row(run_file)
@@ -131,8 +129,7 @@ def link_ratio(
         if flops is None:
             return None
         link = live_link(run_file, index, worker)
-        carries = link and link.throughput(link.down if down else link.up)
-        rate = (worker and worker.bandwidth_bytes_per_second) or carries
+        rate = (worker and worker.bandwidth_bytes_per_second) or (link and link.throughput(link.up))
         found.append(LinkRatio(flops, rate or ASSUMED_BYTES, bool(rate), tokens, part))
     return max(found, key=lambda one: one.ratio)
 

@@ -23,7 +23,6 @@ from barnraise.plan.batch_size import settled_batch
 from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
-from barnraise.plan.density import settled_density
 from barnraise.plan.exchange import exchange_name
 from barnraise.plan.links import link_problems
 from barnraise.plan.names import name_problems
@@ -34,7 +33,7 @@ from barnraise.training.catalog import INNER
 from barnraise.training.schedule import Schedule
 from barnraise.wire.manifest import ExchangeName
 
-RULE, BATCH_SIZE, DENSITY = "aggregation.rule", "training.batch_size", "exchange.downlink_options"
+RULE, BATCH_SIZE = "aggregation.rule", "training.batch_size"
 """Keys that a run file may leave open."""
 
 
@@ -180,14 +179,12 @@ def examine(
     problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     problems += attack_problems(run_file)
     run_file, why_batch = (run_file, "") if problems else settled_batch(run_file, purpose)
-    run_file, why_density = (run_file, "") if problems else settled_density(run_file, purpose)
     choices = choose(run_file, problems)
     errors, warnings = judge(Case(run_file, choices, purpose, nodes))
     problems += errors
     if problems:
         return None, problems
-    found = ((RULE, why_rule), (BATCH_SIZE, why_batch), (DENSITY, why_density))
-    reasons = {key: why for key, why in found if why}
+    reasons = {key: why for key, why in ((RULE, why_rule), (BATCH_SIZE, why_batch)) if why}
     return Plan(run_file, purpose, **vars(choices), warnings=tuple(warnings), reasons=reasons), []
 
 
