@@ -157,7 +157,7 @@ class Codec(ABC):
         """
         size = _expected_size(payload, size, out)
         reader = self.open(payload, size, version)
-        out = torch.empty(size) if out is None else out
+        out = torch.empty(size, dtype=torch.float32) if out is None else out
         reader.read(0, writable(out, size))
         return out
 

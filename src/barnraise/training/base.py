@@ -39,7 +39,7 @@ class OuterOptimizer(ABC):
     def begin(self, size: int) -> None:
         """Begin the step of one version, over a vector of `size`; called once a version, in the order of versions."""
         if not self.moments:
-            self.moments = {name: torch.zeros(size) for name in self.moment_names}
+            self.moments = {name: torch.zeros(size, dtype=torch.float32) for name in self.moment_names}
         self.steps += 1
 
     def step(self, gradient: Array, start: int = 0, rate: float = 1.0) -> None:

@@ -69,7 +69,7 @@ class Repeatable:
 
     def _second(self, parameters: Tensor) -> Tensor:
         """Return the published second moments, float32 [d]: of a matrix r_i c_j / mean(r)."""
-        second = torch.empty(self._exchange.trained)
+        second = torch.empty(self._exchange.trained, dtype=torch.float32)
         for own, (rows, columns), place in self._exchange.each_moments():
             means = torch.exp2((parameters[place] / UNIT).clamp_(-LARGEST, LARGEST))
             if not columns:
@@ -86,7 +86,7 @@ def initial(parameters: Tensor, exchange: Exchange) -> Tensor:
     The moments are a guess: gradients have a norm of about 1, to which they are usually clipped, so a mean square of 1
     / d.
     """
-    vector = torch.zeros(exchange.exchanged)
+    vector = torch.zeros(exchange.exchanged, dtype=torch.float32)
     vector[: exchange.trained] = parameters
     if exchange.moments:
         tell(torch.full_like(parameters, 1.0 / exchange.trained), exchange, vector)

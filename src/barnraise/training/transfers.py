@@ -63,7 +63,7 @@ def so_far(device: torch.device) -> Transfer:
 
 def host_vector(size: int, device: torch.device) -> Tensor:
     """Return an uninitialised vector in main memory, pinned where copies come from a CUDA device."""
-    return torch.empty(size, pin_memory=device.type == "cuda")
+    return torch.empty(size, dtype=torch.float32, pin_memory=device.type == "cuda")
 
 
 def copy_out(source: Tensor, into: Tensor, pool: Executor | None) -> Transfer:

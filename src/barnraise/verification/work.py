@@ -229,7 +229,7 @@ def _apart(one: Array, other: Array | None) -> float:
 
 def _movement(made: Made, codec: Codec, size: int) -> Tensor:
     """Return the movement as a replica sums it."""
-    moved, covered = torch.zeros(size), made.parameters or (0, size)
+    moved, covered = torch.zeros(size, dtype=torch.float32), made.parameters or (0, size)
     decoded = np.empty(ranges.size(covered), np.float32)
     codec.open(made.delta_bytes, decoded.size).read(0, decoded)
     target = moved.numpy()

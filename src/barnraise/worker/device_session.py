@@ -55,7 +55,7 @@ class DeviceSession(StatefulSession):
 
     def _vector(self) -> Tensor:
         size, device = len(self.published.parameters), self.trainer.device
-        return self._free.pop() if self._free else torch.empty(size, device=device)
+        return self._free.pop() if self._free else torch.empty(size, dtype=torch.float32, device=device)
 
     def _record(self, start: Tensor, moved: Tensor) -> None:
         start.add_(moved)

@@ -80,7 +80,7 @@ class Perturbed:
         exact, generator = self._versions.at(version), torch.Generator().manual_seed(self._seed)
         changed = torch.empty_like(exact)
         for span in spans(len(exact)):
-            up = torch.empty(span.stop - span.start).bernoulli_(0.5, generator=generator)
+            up = torch.empty(span.stop - span.start, dtype=torch.float32).bernoulli_(0.5, generator=generator)
             torch.mul(exact[span], up.mul_(2.0 * self._share).add_(1.0 - self._share), out=changed[span])
         return changed
 

@@ -38,7 +38,8 @@ class Replica:
     """
 
     def __init__(self, size: int, codec: Codec, *, follows: bool, last: bool = False) -> None:
-        self.parameters, self.version, self.digest = torch.zeros(size), -1, ""  # the digest of that version
+        self.parameters = torch.zeros(size, dtype=torch.float32)
+        self.version, self.digest = -1, ""  # the digest of that version
         self.lock = threading.Lock()
         self.merged, self.share, self.moved = 0, 1.0, False  # from the last `update`, and whether it is to be taken in
         self.movement: Tensor | None = (

@@ -125,7 +125,7 @@ class UpdatePath:
         """Encode the residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
         codec = self.last or self.codec
         encoded = self.feedback.flush(codec) if self.feedback else None
-        return _named(encoded or codec.encode(torch.zeros(size)), codec)
+        return _named(encoded or codec.encode(torch.zeros(size, dtype=torch.float32)), codec)
 
     def settle(self, payload: SentUpdate, accepted: bool) -> None:
         """Tell the stages of a refused update, the last one first: error feedback takes it back."""

@@ -45,7 +45,7 @@ class Ranges:
         for decays in (True, False):
             own = [number for number, (_, decayed) in enumerate(self.ranges) if decayed == decays]
             if own:
-                counts = torch.zeros(len(own), device=parts[0][0].device)
+                counts = torch.zeros(len(own), dtype=torch.float32, device=parts[0][0].device)
                 tensors = [[vector[number] for number in own] for vector in parts]
                 self._views.append(Views(tensors, counts, self.weight_decay if decays else 0.0))
         return self

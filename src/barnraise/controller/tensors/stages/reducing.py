@@ -51,7 +51,10 @@ class Reduce(Stage):
     def prepare(self, making: Making) -> None:
         nodes = [node for each in making.inputs for node in each.nodes]
         names = names_of(self._rule.keeps, nodes)
-        kept = {name: self._kept[name] if name in self._kept else torch.zeros(making.size) for name in names}
+        kept = {
+            name: self._kept[name] if name in self._kept else torch.zeros(making.size, dtype=torch.float32)
+            for name in names
+        }
         values = msgspec.msgpack.decode(self._values)
         gradient = self._gradient = PseudoGradient(self._rule, making, kept, values, self._crew)
         by_node = values or of_nodes(self._rule.keeps)

@@ -40,7 +40,7 @@ class Residual(Stage):
     def begin(self, making: Making) -> None:
         self._carries = self.vector is not None
         if self.vector is None:
-            self.vector = torch.zeros(making.size)
+            self.vector = torch.zeros(making.size, dtype=torch.float32)
 
     def step(self, making: Making, span: slice, values: Array) -> Array:
         if self._carries:
