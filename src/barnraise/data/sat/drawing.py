@@ -161,8 +161,8 @@ class Drawing:
                 except ProcessLostError:
                     lost, processes = processes, processes // 2
                     self._say(
-                        f"a process that draws formulas was lost, perhaps for want of memory: {max(1, processes)} draw "
-                        f"on from the same formula in place of {lost}"
+                        "a process that draws formulas was lost, perhaps for want of memory; no formula is lost, and "
+                        f"the number of processes is now {max(1, processes)}, not {lost}"
                     )
             elif (yield from _counted(blocks.block(number))) == 0:
                 return

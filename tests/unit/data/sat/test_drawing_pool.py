@@ -113,7 +113,7 @@ def test_a_killed_process_changes_no_example() -> None:
 
     assert examples(4) == examples(1)
     assert len(said) == 1
-    assert "2 draw on from the same formula in place of 4" in said[0]
+    assert "the number of processes is now 2, not 4" in said[0]
 
 
 def test_an_error_in_another_process_is_raised_in_this_one() -> None:
