@@ -30,17 +30,22 @@ def of_sizes(*sizes: int) -> Sets:
     return {str(size): SEARCHED | {"variables": [size, size], "names": size, "balanced": True} for size in sizes}
 
 
-BEYOND: Sets = {
-    "6": SEARCHED | {"variables": [6, 6]},
-    "7": SEARCHED | {"variables": [7, 7]},
-    "8": SEARCHED | {"variables": [8, 8]},
+OTHERS: Sets = {
     "ratio 3": SEARCHED | {"clause_ratio": 3, "balanced": False},
     "ratio 6": SEARCHED | {"clause_ratio": 6, "balanced": False},
     "skewed": SEARCHED | {"family": "skewed"},
     "marginal": SEARCHED | {"family": "marginal"},
-    "crafted": {"family": "crafted", "variables": [6, 9], "balanced": False},
 }
-"""Sets that differ from the formulas trained on in size, ratio or family; `--uf20` adds SATLIB's smallest."""
+"""Sets that differ from the formulas trained on in ratio or family."""
+
+
+def beyond(*sizes: int) -> Sets:
+    """Return sets of formulas that need search, by their numbers of variables, and OTHERS."""
+    return {f"{size}": SEARCHED | {"variables": [size, size]} for size in sizes} | OTHERS
+
+
+CRAFTED: Sets = {"crafted": {"family": "crafted", "variables": [6, 9], "balanced": False}}
+"""Formulas with clauses of several lengths, for prompts of literals; `--uf20` adds SATLIB's smallest."""
 
 BACKTRACKING = [{"at_most": 0, "share": 0.34}, {"at_least": 1, "share": 0.66, "satisfiable": 0.5}]
 GRADED = [  # no unsatisfiable one of 6,000 formulas drawn has fewer than three backtracks
@@ -89,7 +94,7 @@ def _stages(tokens: int) -> list[dict[str, Any]]:
     ]
 
 
-CURRICULUM, GENERAL = "curriculum", "general"
+CURRICULUM, GENERAL = "curriculum", "general-literals"
 
 RECIPES: Mapping[str, Recipe] = {
     "base": Recipe("trails, clauses, two thirds searched, 4 layers of 128, rotary, rate 0.001, 14 formulas a step"),
@@ -99,10 +104,15 @@ RECIPES: Mapping[str, Recipe] = {
     "graded": Recipe("two fifths with four or more backtracks", {"backtracking": GRADED}),
     CURRICULUM: Recipe("first 4 variables, then 4 or 5, then 4 to 6", {"variables": [4, 4]}),
     "names": Recipe("variables named from 1 to 7", {"names": SIZES[-1]}),
+    "general": Recipe(
+        "4 or 5 variables, named from 1 to 7; formulas unlike those trained on",
+        {"variables": [4, 5], "names": 7, "context": 256},
+        sets=beyond(4, 5, 6, 7),
+    ),
     GENERAL: Recipe(
         "a token for each literal, variables named from 1 to 20, 28 formulas a step; formulas unlike those trained on",
         {"prompt": "literals", "names": 20, "context": 768, "backtracking": GRADED},
-        sets=BEYOND,
+        sets=beyond(6, 7, 8) | CRAFTED,
         formulas=28,
     ),
     "layers-6": Recipe(

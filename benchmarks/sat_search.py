@@ -9,7 +9,8 @@ Each trial is the loop of a lone worker: barnraise's rows, steps and scores, wit
 have the same tokens, and a cosine over them. Each one changes one thing of `base`, the demo's recipe (see
 `_sat_trials.py`). At some points of the training, and at the end, the model writes a trace for held-out formulas that
 need search, 300 of each number of variables, and barnraise's checker judges them; formulas of 7 variables are beyond
-training. `general` has other sets: more variables, other ratios and families, and with `--uf20` SATLIB's smallest.
+training. `general` has other sets: more variables, other ratios and families; `general-literals` also crafted formulas,
+and with `--uf20` SATLIB's smallest.
 Targets: 95% of verdicts and 90% of whole traces.
 
 With `--limit` the trials are cut in time for a last evaluation; the table says which were cut, before their rate had
@@ -162,7 +163,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, help="a file of trials that are done; new ones are added")
     parser.add_argument("--graphs", action="store_true", help="CUDA graphs")
     parser.add_argument("--mps", action="store_true", help="CUDA's multi-process service")
-    parser.add_argument("--uf20", type=Path, metavar="FOLDER", help="SATLIB's uf20 files, for the trial `general`")
+    parser.add_argument("--uf20", type=Path, metavar="FOLDER", help="SATLIB's uf20, for `general-literals`")
     parser.add_argument("--table", action="store_true", help="only print the tables of the results")
     parser.add_argument("--curves", action="store_true", help="print the learning curves as well")
     parser.add_argument("--quick", action="store_true", help="does it run? tiny, and its figures say nothing")
