@@ -18,8 +18,9 @@ from barnraise.assembly.candidacy import Candidacy
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.ports import Ports
 from barnraise.assembly.standby import MARK
+from barnraise.assembly.voice import Voice
+from barnraise.cli import console
 from barnraise.cli.standby import standby
-from barnraise.cli.view import VOICE
 from barnraise.config.load import load
 from barnraise.controller.standby.follower import Follower
 from barnraise.controller.standby.succession import Stage
@@ -125,7 +126,7 @@ async def deserted(tmp_path: Path, names: str, *, use_zmq: bool = True) -> Async
             invite = led.invite()
         copy = RunDirectory(follower.copy.path.parent)
         ports = stack.enter_context(Ports.reserve(invite, "127.0.0.1", 0, 0))
-        candidacy = Candidacy(copy, follower, ports, VOICE)
+        candidacy = Candidacy(copy, follower, ports, Voice.of(console.note))
         stack.push_async_callback(candidacy.close)
         yield Scene(run, copy, follower, following, candidacy, ports, workers, led.keys)
 

@@ -20,10 +20,12 @@ from barnraise.assembly.ending import summarise
 from barnraise.assembly.exporting import export_model
 from barnraise.assembly.hosting import Host, open_host
 from barnraise.assembly.preparing import prepare
+from barnraise.assembly.voice import Voice
 from barnraise.cli import console
+from barnraise.cli.log_forms import form_of
 from barnraise.cli.main import main
 from barnraise.cli.summary import tell
-from barnraise.cli.view import LiveView, PlainView, make_view
+from barnraise.cli.view import JsonView, LiveView, PlainView, voice_of
 from barnraise.config.load import load
 from barnraise.controller.state.state import Newest
 from barnraise.core.errors import CorruptionError, DataError, InputError
@@ -112,7 +114,7 @@ def test_a_damaged_dataset_is_noticed_before_workers_fetch_it(text_run: tuple[Ru
 
 
 def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]) -> None:
-    tell(summarise(*sat_run, console.note, console.warn), json=False)
+    tell(summarise(*sat_run, Voice.of(console.note)), json=False)
     out = capsys.readouterr().out
     run, _ = sat_run
     assert "3.500 at version 0" in out
@@ -139,7 +141,7 @@ def test_summary_for_people(sat_run: tuple[RunDirectory, Plan], capsys: pytest.C
 def test_summary_for_programs_is_one_line(
     sat_run: tuple[RunDirectory, Plan], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell(summarise(*sat_run, console.note, console.warn), json=True)
+    tell(summarise(*sat_run, Voice.of(console.note)), json=True)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     told = json.loads(out)
@@ -304,7 +306,7 @@ def test_live_view_draws_the_controller(host: Host, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
-    view = make_view()
+    view = voice_of(form_of("")).view()
     assert isinstance(view, LiveView)
     view.update(host)
     view.note("a note from outside")
@@ -318,7 +320,7 @@ def test_live_view_draws_the_controller(host: Host, monkeypatch: pytest.MonkeyPa
 
 
 def test_plain_view_tells_news_once_and_figures_in_time(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    view = make_view()
+    view = voice_of(form_of("")).view()
     assert isinstance(view, PlainView)
     view = PlainView(interval=0.0)
     view.update(host)
@@ -329,6 +331,27 @@ def test_plain_view_tells_news_once_and_figures_in_time(host: Host, capsys: pyte
     lines = captured.err.splitlines()
     assert lines.count("a joined") == 1
     assert sum("version 0" in line for line in lines) == 2
+
+
+def test_json_view_has_an_object_a_line(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    voice = voice_of(form_of("json"))
+    voice.say("run directory x")
+    voice.warn("hot")
+    view = JsonView(interval=0.0)
+    view.update(host)
+    view.update(host)
+    view.note("listening")
+    view.close()
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    told = [json.loads(line) for line in captured.out.splitlines()]
+    assert [one["event"] for one in told] == [
+        "note", "warning", "happening", "progress", "progress", "note"
+    ]  # fmt: skip
+    assert told[2] | {"time": 0} == {
+        "time": 0, "event": "happening", "seconds": 0.2, "kind": "joined", "node": "a", "text": "a joined"
+    }  # fmt: skip
+    assert (told[3]["version"], told[3]["waits_for"], told[3]["live"]) == (0, "waiting for workers", 0)
 
 
 def test_plain_view_tells_f_of_the_newest_version(host: Host, capsys: pytest.CaptureFixture[str]) -> None:

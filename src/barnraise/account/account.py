@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -185,7 +185,11 @@ class AccountReader:
             happenings=list(found.chronicle.happenings),
             finished=newest.finished,
             end=end,
-            merging=merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
+            merging=replace(
+                merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
+                made=found.tallies.made,
+                gathered=len({pending.node for pending in found.tallies.pending.values()}),
+            ),
             dispatch=Dispatched(
                 matching=found.matchings.until(end),
                 market=market_of(self.run, found.matchings, newest.run_file),

@@ -43,11 +43,16 @@ class Chronicle(Reducer):
     dismissed: set[str] = msgspec.field(default_factory=set)
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
-        if isinstance(decision, NodeChanged | Noted):
-            told = self._node(decision) if isinstance(decision, NodeChanged) else self._event(decision)
-            if told is not None:
-                kind, text = told
-                self.happenings.append(Happening(decision.time, kind, decision.node, text))
+        told = self.tell(decision)
+        if told is not None:
+            self.happenings.append(told)
+
+    def tell(self, decision: object) -> Happening | None:
+        """Return the next row as an event, without keeping it; None for the routine."""
+        if not isinstance(decision, NodeChanged | Noted):
+            return None
+        told = self._node(decision) if isinstance(decision, NodeChanged) else self._event(decision)
+        return None if told is None else Happening(decision.time, told[0], decision.node, told[1])
 
     def take(self) -> list[Happening]:
         """Return what happened since the last call, which is kept no longer."""

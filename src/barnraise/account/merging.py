@@ -26,7 +26,8 @@ class Merging:
     `buffer_size` is K, 0 before there is one. The newest version is made of `nodes` contributions of distinct nodes, 0
     where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
     withstood if that was `guaranteed`. `odds`: the probability of more liars, by their assumed share. The loss gate has
-    left out `excluded` updates so far.
+    left out `excluded` updates so far. The newest version was `made` at that time of the run's clock, and the next one
+    has contributions of so many nodes (`gathered`).
     """
 
     buffer_size: int = 0
@@ -35,6 +36,8 @@ class Merging:
     guaranteed: bool = True
     odds: float | None = None
     excluded: int = 0
+    made: float = 0.0
+    gathered: int = 0
 
 
 class NewestVersion(Reducer):

@@ -51,6 +51,7 @@ _STATES = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
     Change.REVOKED: REVOKED,
 }
 GONE = (LEFT, KILLED, REVOKED, NEVER, QUARANTINED, BANNED)
+PRESENT = (STARTING, TRAINING, IDLE, SUSPECT, HELD_OFF, PROBATION)
 
 
 def living(

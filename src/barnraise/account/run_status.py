@@ -13,6 +13,7 @@ from barnraise.account.account import Account
 from barnraise.account.chronicle import Happening, plain
 from barnraise.account.doubts import states, waiting_text
 from barnraise.account.facts import facts
+from barnraise.account.waiting import recorded_waiting
 from barnraise.core.errors import CorruptionError
 from barnraise.core.text import printable
 from barnraise.ledger import Head, LedgerView, RunDirectory, seal
@@ -61,8 +62,10 @@ def status_of(account: Account, budget: int, pid: int | None, marks: Marks) -> R
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
         lines.append(("seal", marks.seal))
-    if pid is not None and (waiting := waiting_text(account.dispatch.doubts, account.end)):
-        lines.append(("waiting", waiting))
+    if pid is not None:
+        now = account.end + account.run.unchanged_for()
+        told = recorded_waiting(account, now), waiting_text(account.dispatch.doubts, now)
+        lines += [("waiting", text) for text in told if text]
     return RunStatus(
         run=account.run.path.name,
         state=state(account, pid),

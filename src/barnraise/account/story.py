@@ -82,10 +82,15 @@ _ASSIGNMENT_NOTES = ", ".join(
 )
 
 
+def sentence(decision: Decision, number: int = 0) -> str:
+    """Return the sentence for one row, of the story of assignment `number`; empty where the row has none."""
+    return _TELL[type(decision)](_named(decision), number)
+
+
 def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
     lines = []
     for _, decision in sorted(found, key=lambda item: item[0]):
-        text = _TELL[type(decision)](_named(decision), number)
+        text = sentence(decision, number)
         if text:
             lines.append(Line(decision.time, text, decision))
     return lines

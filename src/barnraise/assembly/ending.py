@@ -20,7 +20,7 @@ from barnraise.plan.resolve import Plan
 
 if TYPE_CHECKING:
     from barnraise.assembly.hosting import Host
-    from barnraise.assembly.voice import Say, Voice
+    from barnraise.assembly.voice import Voice
     from barnraise.data.sat.scores import SatScores
 
 
@@ -94,20 +94,23 @@ def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
         voice.say(f"end it with what it has learnt: {program()} finish {path}")
         voice.say(f"train on: {program()} resume {path}")
         return Summary(read(host.run), interrupted=True)
-    return summarise(host.run, host.plan, voice.say, voice.warn)
+    return summarise(host.run, host.plan, voice)
 
 
-def summarise(run: RunDirectory, plan: Plan, say: Say, warn: Say) -> Summary:
+def summarise(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """Export the model of a run that is over, measure its skill, write the report, seal the folder."""
     from barnraise.account.report import write_report
 
     shutil.rmtree(run.moments, ignore_errors=True)  # no process continues from there
-    export_model(run, warn=warn)
+    with voice.doing("writing the model"):
+        export_model(run, warn=voice.warn)
     scores = None
     if plan.run_file.data.kind == "sat":
-        say("letting the model solve held-out formulas")
-        scores = solving.solve_held_out(run, plan.run_file)
-    account = read(run)
-    write_report(account, scores)
-    seal.put(run)
+        voice.say("letting the model solve held-out formulas")
+        with voice.doing("letting the model solve held-out formulas"):
+            scores = solving.solve_held_out(run, plan.run_file)
+    with voice.doing("writing the report"):
+        account = read(run)
+        write_report(account, scores)
+        seal.put(run)
     return Summary(account, scores)

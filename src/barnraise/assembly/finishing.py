@@ -39,16 +39,17 @@ def _finish(run: RunDirectory, voice: Voice) -> Summary:
             stack.callback(request.unlink, missing_ok=True)
             if (pid := run.holder()) is not None:
                 voice.say(f"asked process {pid} to finish")
-                requests.taken_up(run, request)
-                while run.holder() == pid:
-                    time.sleep(requests.PATIENCE)
+                with voice.doing(f"waiting for process {pid} to finish the run"):
+                    requests.taken_up(run, request)
+                    while run.holder() == pid:
+                        time.sleep(requests.PATIENCE)
         if over := sealed(run):
             return over
         with run.lock():
             from barnraise.assembly.hosting import recorded_plan
 
             if is_over(run):
-                return summarise(run, recorded_plan(run), voice.say, voice.warn)
+                return summarise(run, recorded_plan(run), voice)
             from barnraise.assembly.serving import finish_run
 
             return asyncio.run(finish_run(run, recorded_plan(run), voice))

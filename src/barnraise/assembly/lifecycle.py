@@ -34,7 +34,7 @@ async def see_through(
     try:
         if local is not None:
             await local.warm_up()
-        with interruptible():
+        with voice.doing("preparing the run"), interruptible():
             prepare()
             host = open_host(run, plan, voice.warn, local.host if local is not None else None)
         if local is not None:

@@ -19,6 +19,6 @@ async def resume_run(run: RunDirectory, voice: Voice) -> Summary:
     nothing.
     """
     if is_over(run):
-        return sealed(run) or summarise(run, recorded_plan(run), voice.say, voice.warn)
+        return sealed(run) or summarise(run, recorded_plan(run), voice)
     resume = {"train": resume_training, "lab": resume_lab, "serve": resume_serving}[recorded_mode(run)]
     return await resume(run, recorded_plan(run), voice)

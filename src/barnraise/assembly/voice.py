@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,12 +29,14 @@ class View(Protocol):
 class Voice:
     """The output functions of a run.
 
-    `say` gets remarks, `warn` doubtful conditions; `view` makes a view of the run.
+    `say` gets remarks, `warn` doubtful conditions; `view` makes a view of the run. `doing` makes a context around work
+    without a view, such as "making the dataset", that may take long.
     """
 
     say: Say
     warn: Say
     view: Callable[[], View]
+    doing: Callable[[str], AbstractContextManager[None]] = lambda what: nullcontext()
 
     @classmethod
     def of(cls, say: Say) -> Voice:

@@ -9,17 +9,26 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from barnraise.core.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 def say(text: str = "") -> None:
     """Print a line of the command's result."""
     _write(sys.stdout, text)
+
+
+def show(lines: Iterable[Text]) -> None:
+    """Print the styled lines of a result, each in full, however narrow the terminal is."""
+    screen = console()
+    for line in lines:
+        screen.print(line)
 
 
 def emit_json(value: Any) -> None:

@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from barnraise.cli.log_forms import LogForm, Plain, form_of
+
 
 def finish(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    log: LogForm = "",
+    plain: Plain = False,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,
 ) -> None:
     """End a run early: one more version of what was accepted so far, its evaluation, the exported model, the report.
@@ -22,11 +26,12 @@ def finish(
     from barnraise.assembly.finishing import finish as end
     from barnraise.cli import export
     from barnraise.cli.summary import tell
-    from barnraise.cli.view import VOICE
+    from barnraise.cli.view import voice_of
     from barnraise.ledger import RunDirectory
 
-    ending = end(RunDirectory.open(run_dir), VOICE)
+    form = form_of(log, plain)
+    ending = end(RunDirectory.open(run_dir), voice_of(form))
     if isinstance(ending, Summary):
-        tell(ending, json=json)
+        tell(ending, form, json=json)
     else:
         export.tell(ending, json=json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,14 @@ MAX_INVITE = 4096
 """Characters of an invite at most."""
 
 
-def show(run: RunDirectory, invite: Invite, file: Path) -> None:
-    """Print how to join.
+def show(run: RunDirectory, invite: Invite, file: Path, say: Callable[[str], None] = console.note) -> None:
+    """Say how to join.
 
     The invite itself is in `file`, and on a terminal, which keeps no log.
     """
-    console.note("workers join with:")
-    console.note(f"barnraise join '{invite if sys.stderr.isatty() else f'@{file}'}'")
-    console.note(f"to take it back: {program()} revoke {run.path} {invite.token}")
+    say("workers join with:")
+    say(f"barnraise join '{invite if sys.stderr.isatty() else f'@{file}'}'")
+    say(f"to take it back: {program()} revoke {run.path} {invite.token}")
 
 
 def given(text: str) -> str:

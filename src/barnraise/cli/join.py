@@ -12,6 +12,7 @@ from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.joining import join as work
 from barnraise.cli import console
 from barnraise.cli.invites import given
+from barnraise.cli.log_forms import LogForm, Plain
 from barnraise.core.signals import COME_AGAIN, end_within
 from barnraise.worker.lending import MAX_DISK
 
@@ -83,12 +84,8 @@ def join(
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
-    log: Annotated[
-        str,
-        typer.Option(
-            "--log", metavar="FORM", help="live, plain or json; live on a terminal, else plain.", show_default=False
-        ),
-    ] = "",
+    log: LogForm = "",
+    plain: Plain = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="In a log, a line for each contribution.")] = False,
     home: Annotated[Path | None, typer.Option(help="Where keys and fetched data are kept.", show_default=False)] = None,
 ) -> None:
@@ -106,7 +103,7 @@ def join(
     """
     from barnraise.cli.lending import make_view
 
-    view = make_view(log, verbose)
+    view = make_view(log, plain, verbose)
     try:
         outcome = asyncio.run(
             work(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnraise.cli import console
+from barnraise.cli.log_forms import LogForm, Plain, form_of
 from barnraise.config.document import read
 
 
@@ -27,6 +27,8 @@ def lab(
         typer.Option(help="How many workers, instead of the run file's.", min=1, max=64, show_default=False),
     ] = None,
     ns3: Annotated[bool, typer.Option("--ns3", help="Let ns-3 carry the packets, for measurements.")] = False,
+    log: LogForm = "",
+    plain: Plain = False,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Train between network namespaces of this machine, each worker behind a slow link of its own.
@@ -35,7 +37,7 @@ def lab(
     emulated. Shows what each link carries, and writes it into the run directory (links.json). Needs root, iproute2
     and /dev/net/tun; nothing is left behind.
     """
-    document = read(run_file)
+    form, document = form_of(log, plain), read(run_file)
     from barnraise.emulation import namespaces
 
     namespaces.require()
@@ -46,13 +48,14 @@ def lab(
     from barnraise.assembly.laboratory import lab_new, with_workers
     from barnraise.cli.summary import tell
     from barnraise.cli.supervising import keep_if_needed
-    from barnraise.cli.view import VOICE
+    from barnraise.cli.view import voice_of
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import LAB
     from barnraise.plan.verify import verify
 
     plan, _ = verify(with_workers(with_network(document, network), workers), purpose=LAB)
-    keep_if_needed(plan, json=json)
+    keep_if_needed(plan, form, json=json)
+    voice = voice_of(form)
     for warning in plan.warnings:
-        console.warn(str(warning))
-    tell(asyncio.run(lab_new(plan, VOICE, backend="ns3" if ns3 else "tun")), json=json)
+        voice.warn(str(warning))
+    tell(asyncio.run(lab_new(plan, voice, backend="ns3" if ns3 else "tun")), form, json=json)

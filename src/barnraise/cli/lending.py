@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnraise.cli import console
-from barnraise.core.errors import UnknownNameError
+from barnraise.cli.log_forms import JSON, LIVE, PLAIN, emit, form_of
 from barnraise.worker.progress import Progress, line, notices, summary
 
 if TYPE_CHECKING:
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 LOG_SECONDS = 30.0
 """Seconds between two lines of a log."""
-
-FORMS = ("live", "plain", "json")
 
 
 class PlainView:
@@ -51,17 +48,14 @@ class JsonView(PlainView):
     """Prints objects on standard output, one a line: `event` is note, progress or end."""
 
     def note(self, text: str) -> None:
-        self._emit("note", {"text": text})
+        emit("note", {"text": text})
 
     def close(self) -> None:
         if self.progress is not None:
-            self._emit("end", self.progress.as_json())
+            emit("end", self.progress.as_json())
 
     def _tell(self, progress: Progress) -> None:
-        self._emit("progress", progress.as_json())
-
-    def _emit(self, event: str, fields: dict[str, Any]) -> None:
-        console.emit_json({"time": round(time.time(), 3), "event": event} | fields)
+        emit("progress", progress.as_json())
 
 
 class LiveView(PlainView):
@@ -95,13 +89,6 @@ class LiveView(PlainView):
         return self._live
 
 
-def make_view(form: str, verbose: bool) -> PlainView:
-    """Return the view of a form's name; "" is live on a terminal that can draw it, plain elsewhere.
-
-    UnknownNameError.
-    """
-    capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    form = form or ("live" if capable else "plain")
-    if form not in FORMS:
-        raise UnknownNameError("form of log", form, FORMS)
-    return {"live": LiveView, "plain": PlainView, "json": JsonView}[form](verbose)
+def make_view(log: str, plain: bool, verbose: bool) -> PlainView:
+    """Return the view in the form that the options ask for. Raises UnknownNameError, InputError."""
+    return {LIVE: LiveView, PLAIN: PlainView, JSON: JsonView}[form_of(log, plain)](verbose)

@@ -26,6 +26,8 @@ COMMANDS = {
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
     "invites": ("barnraise.cli.invited", "List a run's invites: role, uses left, expiry."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
+    "top": ("barnraise.cli.top", "Show the runs in a folder."),
+    "events": ("barnraise.cli.events", "List the events of a run, and further ones as they come."),
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),
     "report": ("barnraise.cli.report", "Write a run's figures for TensorBoard, W&B, MLflow or trackio."),
     "resume": ("barnraise.cli.resume", "Continue a run that was interrupted or killed."),

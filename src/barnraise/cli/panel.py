@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Group
 from rich.text import Text
@@ -110,6 +111,24 @@ def line(moment: Moment) -> str:
         *([f"standby {printable(moment.heading.standby)}"] if moment.heading.standby else []),
     ]
     return "  ".join([*shown, condition] if condition else shown)
+
+
+def as_json(moment: Moment) -> dict[str, Any]:
+    """Return the same moment for a program; `waits_for` is why it does not train, or makes no version."""
+    heading, progress = moment.heading, moment.progress
+    figures = asdict(moment.figures)
+    return {
+        "seconds": round(heading.seconds, 3),
+        "tokens": progress.tokens,
+        "budget": progress.budget,
+        "progress": progress.share,
+        "tokens_per_second": round(progress.rate, 1),
+        "loss": moment.losses[-1][1] if moment.losses else None,
+        **figures,
+        "standby": heading.standby or None,
+        "waits_for": heading.condition or None,
+        "links": [asdict(link) for link in moment.links],
+    }
 
 
 def sparkline(values: Sequence[float], width: int = 24) -> str:

@@ -8,9 +8,13 @@ from typing import Annotated
 
 import typer
 
+from barnraise.cli.log_forms import LogForm, Plain, form_of
+
 
 def resume(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The run's folder.", show_default=False)],
+    log: LogForm = "",
+    plain: Plain = False,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, totals over the whole run.")] = False,
 ) -> None:
     """Resume a run that was interrupted or killed, in the mode it was started in, on the same port.
@@ -19,23 +23,23 @@ def resume(
     ledger. If the run is over, its summary is printed, and nothing is written.
     """
     from barnraise.assembly.ending import sealed
-    from barnraise.cli import console
+    from barnraise.cli.view import voice_of
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
+    form = form_of(log, plain)
+    voice, run = voice_of(form), RunDirectory.open(run_dir)
     if over := sealed(run):
         from barnraise.cli.summary import tell
 
-        console.note("this run is over and sealed: nothing was written")
-        tell(over, json=json)
+        voice.say("this run is over and sealed: nothing was written")
+        tell(over, form, json=json)
         return
     from barnraise.assembly.hosting import recorded_plan
     from barnraise.cli.supervising import keep_if_needed
 
-    keep_if_needed(recorded_plan(run), json=json)
+    keep_if_needed(recorded_plan(run), form, json=json)
     with run.lock():
         from barnraise.assembly.resuming import resume_run
         from barnraise.cli.summary import tell
-        from barnraise.cli.view import VOICE
 
-        tell(asyncio.run(resume_run(run, VOICE)), json=json)
+        tell(asyncio.run(resume_run(run, voice)), form, json=json)

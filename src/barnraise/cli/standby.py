@@ -11,6 +11,7 @@ import typer
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.cli import console
 from barnraise.cli.invites import given
+from barnraise.cli.log_forms import LogForm, Plain, form_of
 from barnraise.core.errors import InputError
 
 
@@ -46,6 +47,8 @@ def standby(
             show_default=False,
         ),
     ] = None,
+    log: LogForm = "",
+    plain: Plain = False,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON, where it took over.")] = False,
 ) -> None:
     """Copy a run continuously, and take over when its controller is lost.
@@ -65,13 +68,15 @@ def standby(
     line = given(invite)
     from barnraise.assembly.standby import StandbyPlace, stand_by
     from barnraise.cli.summary import tell
-    from barnraise.cli.view import VOICE
+    from barnraise.cli.view import voice_of
 
-    summary = asyncio.run(stand_by(line, VOICE, StandbyPlace(dir, host, port, http_port, name)))
+    form = form_of(log, plain)
+    voice = voice_of(form)
+    summary = asyncio.run(stand_by(line, voice, StandbyPlace(dir, host, port, http_port, name)))
     if summary is None:
-        console.note("nothing was taken over")
+        voice.say("nothing was taken over")
     else:
-        tell(summary, json=json)
+        tell(summary, form, json=json)
 
 
 def _tell(path: Path, invite: str) -> None:

@@ -5,6 +5,10 @@ Reads, never writes.
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +18,15 @@ from barnraise.cli import console
 from barnraise.core.program import program
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from barnraise.account.run_status import RunStatus
     from barnraise.ledger import RunDirectory
+
+NEAR, FAR = 2.0, 10.0
+"""Seconds between two looks at a run of this machine, and at one elsewhere."""
+
+RUNNING = "running"
 
 
 def status(
@@ -27,7 +38,13 @@ def status(
             show_default=False,
         ),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", "-w", help="Show it again and again while the run works; without a terminal in lines."),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON; with --watch one whenever the run has changed.")
+    ] = False,
     home: Annotated[Path | None, typer.Option(help="Where an observer's key is kept.", show_default=False)] = None,
 ) -> None:
     """Show how a run stands: whether it works, how far it is, its workers, what happened last, how to resume it.
@@ -35,63 +52,120 @@ def status(
     With an invite for an observer (`barnraise invite RUN_DIR --role observer`) the same is shown, but for paths and
     processes of the host.
     """
-    if run == "-" or run.startswith(("@", "barnraise://")):
-        import asyncio
+    with ExitStack() as stack:
+        if run == "-" or run.startswith(("@", "barnraise://")):
+            folder, read, interval = None, _afar(run, home), FAR
+        else:
+            from barnraise.ledger import RunDirectory
 
-        from barnraise.assembly.observing import look
-        from barnraise.cli.invites import given
+            folder, interval = RunDirectory.open(Path(run)), NEAR
+            read = _near(folder, stack)
+        shown = read()
+        if watch and shown.state == RUNNING:
+            shown = _watched(shown, read, interval, json)
+        if json:
+            console.emit_json(shown.told)
+            return
+        console.show(_lines(shown))
+        if folder is not None:
+            _advise(shown.state, folder, run)
 
-        shown = asyncio.run(look(given(run), home))
-        console.emit_json(shown.told) if json else _show(shown, f": {shown.finished}" if shown.finished else "")
-        return
-    from barnraise.account.account import read
+
+def _afar(given: str, home: Path | None) -> Callable[[], RunStatus]:
+    """Return a function that asks a run elsewhere for its status, with an observer's invite."""
+    import asyncio
+
+    from barnraise.assembly.observing import look
+    from barnraise.cli import invites
+
+    invite = invites.given(given)
+    return lambda: asyncio.run(look(invite, home))
+
+
+def _near(folder: RunDirectory, stack: ExitStack) -> Callable[[], RunStatus]:
+    """Return a function that reads the status of a run of this machine, each time what is new."""
+    from barnraise.account.account import AccountReader
     from barnraise.account.run_status import marks_of, status_of
     from barnraise.config.load import load
-    from barnraise.ledger import RunDirectory
 
-    folder = RunDirectory.open(Path(run))
-    pid = folder.holder()
-    shown = status_of(read(folder), load(folder.run_file).training.tokens, pid, marks_of(folder))
-    if json:
-        console.emit_json(shown.told)
-        return
+    budget = load(folder.run_file).training.tokens
+    reader = stack.enter_context(AccountReader(folder))
+
+    def read() -> RunStatus:
+        pid = folder.holder()  # before the ledger: a run that ends in between is shown as running, and not cut short
+        return status_of(reader.read(), budget, pid, marks_of(folder))
+
+    return read
+
+
+def _watched(shown: RunStatus, read: Callable[[], RunStatus], interval: float, json: bool) -> RunStatus:
+    """Show the status as it changes, while the run works; return the last one, which is not shown."""
+    if not json and sys.stdout.isatty():
+        from rich.console import Group
+        from rich.live import Live
+
+        from barnraise.cli.screen import Screen
+
+        with Live(console=Screen(), auto_refresh=False, transient=True, vertical_overflow="visible") as live:
+            while shown.state == RUNNING:
+                live.update(Group(*_lines(shown)), refresh=True)
+                time.sleep(interval)
+                shown = read()
+        return shown
+    told = None
+    while shown.state == RUNNING:
+        mark = shown.told.get("rows"), shown.told.get("head")
+        if mark != told:
+            console.emit_json(shown.told) if json else console.say(_line(shown))
+        told = mark
+        time.sleep(interval)
+        shown = read()
+    return shown
+
+
+def _line(shown: RunStatus) -> str:
+    """Return the status on one line."""
+    from barnraise.account.nodes import PRESENT
     from barnraise.core.text import printable
+    from barnraise.core.units import count_text, loss_text
 
-    detail = {"running": f" (process {pid})", "finished": f": {printable(shown.finished)}"}
-    _show(shown, detail.get(shown.state, ""))
-    _advise(shown.state, folder, pid, run)
+    present = sum(row.state in PRESENT for row in shown.nodes)
+    told = [shown.state, f"{shown.progress:6.1%}", f"loss {loss_text(shown.losses[-1]) if shown.losses else '-'}"]
+    told.append(f"version {printable(str(shown.told.get('versions', '-')), 12)}")
+    told.append(count_text(present, "worker"))
+    last = printable(shown.events[-1].text) if shown.events else ""
+    return "  ".join([printable(shown.run), *told, last]).rstrip()
 
 
-def _show(shown: RunStatus, detail: str) -> None:
+def _lines(shown: RunStatus) -> list[Text]:
     from rich.text import Text
 
     from barnraise.cli.panel import sparkline, told
     from barnraise.cli.tables import node_table
+    from barnraise.core.text import printable
 
-    screen = console.console()
-    style = {"running": "green", "interrupted": "yellow"}.get(shown.state, "")
-    screen.print(Text.assemble((shown.run, "bold"), "  ", (shown.state, style), detail))
-    console.say()
+    style = {RUNNING: "green", "interrupted": "yellow"}.get(shown.state, "")
+    pid = shown.told.get("pid")
+    detail = f" (process {pid})" if pid else f": {printable(shown.finished)}" if shown.finished else ""
+    lines = [Text.assemble((shown.run, "bold"), "  ", (shown.state, style), detail), Text()]
     for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *shown.facts]:
         curve = f"  {sparkline(shown.losses)}" if label == "loss" else ""
-        screen.print(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
+        lines.append(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if shown.nodes:
-        console.say()
-        for line in node_table(shown.nodes):
-            screen.print(Text("  ").append_text(line))
+        lines += [Text(), *(Text("  ").append_text(line) for line in node_table(shown.nodes))]
     if shown.events:
-        console.say()
-        for line in told(shown.events):
-            screen.print(Text("  ").append_text(line))
+        lines += [Text(), *(Text("  ").append_text(line) for line in told(shown.events))]
+    return lines
 
 
-def _advise(state: str, run: RunDirectory, pid: int | None, given: str) -> None:
+def _advise(state: str, run: RunDirectory, given: str) -> None:
     console.say()
     if state == "interrupted":
         console.say(f"  train on: {program()} resume {given}")
         console.say(f"  end it with what it has: {program()} finish {given}")
-    elif state == "running":
-        console.say(f"  interrupt it: Ctrl-C in its terminal, or kill -INT {pid}; it can continue later")
+    elif state == RUNNING:
+        stop = f", or kill -INT {pid}" if (pid := run.holder()) else ""
+        console.say(f"  interrupt it: Ctrl-C in its terminal{stop}; it can continue later")
         console.say(f"  end it early, with a usable model: {program()} finish {given}")
     else:
         console.say(f"  model {run.model}, report {run.report}")

@@ -15,6 +15,7 @@ from barnraise.account.links import recorded
 from barnraise.account.run_status import marks_of
 from barnraise.assembly.ending import Summary
 from barnraise.cli import console
+from barnraise.cli.log_forms import JSON, emit
 from barnraise.cli.tables import node_table, score_tables, total_table
 from barnraise.core.errors import RunFailedError
 from barnraise.core.program import program
@@ -26,17 +27,18 @@ if TYPE_CHECKING:
     from barnraise.data.sat.scores import SatScores
 
 
-def tell(ending: Summary, *, json: bool) -> None:
-    """Print the summary of the run; an interrupted one has none.
+def tell(ending: Summary, form: str = "", *, json: bool) -> None:
+    """Print the summary of the run, after a log in some `form`; an interrupted one has none.
 
     Raises Exit, or RunFailedError when something around it broke.
     """
     if ending.interrupted:
         raise typer.Exit(INTERRUPTED)
-    if json:
+    if json or form == JSON:
         links, scores = recorded(ending.account.run), ending.scores
         extra = ({"links": links} if links else {}) | ({"sat": sat.as_json(scores)} if scores else {})
-        console.emit_json(ending.account.as_json() | extra | {"seal": marks_of(ending.account.run).seal or None})
+        told = ending.account.as_json() | extra | {"seal": marks_of(ending.account.run).seal or None}
+        emit("end", told) if form == JSON else console.emit_json(told)
     else:
         show(ending.account, ending.scores)
     if ending.broken:

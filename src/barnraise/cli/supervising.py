@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnraise.plan.resolve import Plan
 
 
-def keep_if_needed(plan: Plan, *, json: bool) -> None:
+def keep_if_needed(plan: Plan, form: str, *, json: bool) -> None:
     """Run this process's command line under a supervisor if the plan needs one, and raise Exit with its code."""
     if plan.purpose.local and wanted(plan.faults):
-        raise typer.Exit(keep(sys.argv[1:], ["--json"] if json else []))
+        raise typer.Exit(keep(sys.argv[1:], ["--log", form, *(["--json"] if json else [])]))

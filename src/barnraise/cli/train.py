@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from barnraise.cli import console
+from barnraise.cli.log_forms import LogForm, Plain, form_of
 from barnraise.config.document import read
 
 
@@ -22,24 +22,27 @@ def train(
             show_default=False,
         ),
     ] = None,
+    log: LogForm = "",
+    plain: Plain = False,
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
 ) -> None:
     """Train with a controller and local workers on this machine.
 
     Prints how to resume first, a live view while it works, and a summary with the place of the exported model.
     """
-    document = read(run_file)
+    form, document = form_of(log, plain), read(run_file)
     from barnraise.cli.supervising import keep_if_needed
     from barnraise.plan.links import with_network
     from barnraise.plan.purpose import TRAIN
     from barnraise.plan.verify import verify
 
     plan, _ = verify(with_network(document, network), purpose=TRAIN)
-    keep_if_needed(plan, json=json)
-    for warning in plan.warnings:
-        console.warn(str(warning))
+    keep_if_needed(plan, form, json=json)
     from barnraise.assembly.embedded import train_new
     from barnraise.cli.summary import tell
-    from barnraise.cli.view import VOICE
+    from barnraise.cli.view import voice_of
 
-    tell(asyncio.run(train_new(plan, VOICE)), json=json)
+    voice = voice_of(form)
+    for warning in plan.warnings:
+        voice.warn(str(warning))
+    tell(asyncio.run(train_new(plan, voice)), form, json=json)

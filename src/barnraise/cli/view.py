@@ -1,24 +1,26 @@
-"""The live view of a run: a picture that is redrawn on a terminal, lines for logs and pipes.
+"""The views of a run while it works: a picture that is redrawn on a terminal, lines, or lines of JSON.
 
-Both go to standard error, so that standard output holds results only.
+The first two go to standard error, so that standard output holds results only; JSON goes to standard output.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
 from barnraise.account.merging import NewestVersion
 from barnraise.account.nodes import HELD_OFF, SUSPECT, living
 from barnraise.account.reducer import RowFeed
+from barnraise.account.waiting import waiting_for
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
-from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, PanelProgress, draw, line
+from barnraise.cli.log_forms import JSON, LIVE, PLAIN, emit, kept_told
+from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, PanelProgress, as_json, draw, line
 from barnraise.cli.tables import use_line
 from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
@@ -73,7 +75,7 @@ class Observer:
                 run=settings.run.name,
                 mode="asynchronous" if settings.asynchronous else "synchronous",
                 seconds=now,
-                condition=_condition(host),
+                condition=_condition(host, snapshot, now),
                 standby=_behind(server.standbys),
             ),
             progress=PanelProgress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
@@ -145,13 +147,15 @@ class PlainView:
         self._tell(of_note(self._observer.news(host)))
         if time.monotonic() - self._last >= self._interval:
             self._last = time.monotonic()
-            moment = self._observer.moment(host)
-            console.note(line(moment))
-            if links := use_line(moment.links):
-                console.note(links)
+            self._show(self._observer.moment(host))
 
     def close(self) -> None:
         self._observer.close()
+
+    def _show(self, moment: Moment) -> None:
+        console.note(line(moment))
+        if links := use_line(moment.links):
+            console.note(links)
 
     def _tell(self, happenings: list[Happening]) -> None:
         for happening in happenings[:MOST_LINES]:
@@ -205,14 +209,30 @@ class LiveView:
         return self._live
 
 
-def make_view() -> PlainView | LiveView:
-    """Return the picture on a terminal that can draw it, lines elsewhere."""
-    capable = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return LiveView() if capable else PlainView()
+class JsonView(PlainView):
+    """Prints objects on standard output, one a line: `event` is note, happening or progress."""
+
+    def note(self, text: str) -> None:
+        _note(text)
+
+    def _show(self, moment: Moment) -> None:
+        emit("progress", as_json(moment))
+
+    def _tell(self, happenings: list[Happening]) -> None:
+        for one in happenings:
+            emit("happening", {"seconds": one.time, "kind": one.kind, "node": one.node, "text": one.text})
 
 
-VOICE = Voice(console.note, console.warn, make_view)
-"""The output of commands with a controller."""
+def voice_of(form: str) -> Voice:
+    """Return the output of a command with a controller, in one of the forms of `log_forms`."""
+    if form == JSON:
+        return Voice(_note, lambda text: emit("warning", {"text": text}), JsonView, partial(kept_told, _note))
+    view = {LIVE: LiveView, PLAIN: PlainView}[form]
+    return Voice(console.note, console.warn, view, partial(kept_told, console.note))
+
+
+def _note(text: str) -> None:
+    emit("note", {"text": text})
 
 
 def _behind(standbys: Standbys) -> str:
@@ -226,8 +246,8 @@ def _behind(standbys: Standbys) -> str:
     return f"{behind}, {waiting}" if waiting else behind
 
 
-def _condition(host: Host) -> str:
-    """Return why the run does not train at present; empty when it does."""
+def _condition(host: Host, snapshot: Snapshot, now: float) -> str:
+    """Return why the run does not train at present, or what its next version waits for; empty when all is well."""
     state = host.machine.state
     if state.progress.finished:
         return f"finished: {printable(state.progress.finished)}"
@@ -235,6 +255,4 @@ def _condition(host: Host) -> str:
         return "finishing: measuring and saving the last version"
     if state.progress.paused:
         return f"paused: {printable(state.progress.paused)}"
-    if not state.num_live:
-        return "waiting for workers"
-    return ""
+    return waiting_for(state, snapshot.holds, now)

@@ -49,6 +49,7 @@ class RowFormat:
         prefix = "made_" if completes else ""
         columns = [f"{prefix}time" if field.name == "time" else field.name for field in fields]
         self.id_column = f"{prefix}id"
+        self.time_column = f"{prefix}time"
         self.columns = [self.id_column, f"{prefix}epoch", *columns]
         self._key = self.columns.index(completes) if completes else None
         self._encode: list[tuple[int, Callable[[Any], Any]]] = []

@@ -22,6 +22,7 @@ runs/sat-neo-20260131-174500/
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -111,6 +112,14 @@ class RunDirectory:
     def holder(self) -> int | None:
         """Return the pid of the running controller, None when there is none."""
         return holder(self.lock_file)
+
+    def unchanged_for(self) -> float:
+        """Return the seconds since the ledger was written to last, by this machine's clock; 0 if that is not known."""
+        files = (self.ledger, self.ledger.with_name(f"{self.ledger.name}-wal"))
+        try:
+            return max(0.0, time.time() - max(file.stat().st_mtime for file in files if file.exists()))
+        except (OSError, ValueError):
+            return 0.0
 
     def write(self, path: Path, content: bytes) -> None:
         """Write one of the run's files, atomically and durably.

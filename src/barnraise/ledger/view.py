@@ -105,6 +105,18 @@ class LedgerView:
         rows = self._rows(f"SELECT coalesce(max(last), 0.0) AS last FROM ({_TIMES})")
         return float(rows[0]["last"])
 
+    def first_row(self, since: float) -> int:
+        """Return the id of the first row at `since` on the run's clock or later; without one, that after the last."""
+        found = " UNION ALL ".join(
+            f"SELECT min({form.id_column}) AS first, max({form.id_column}) AS last, {form.time_column} >= ? AS late "
+            f"FROM {form.table} WHERE {form.id_column} IS NOT NULL GROUP BY late"
+            for form in FORMATS.values()
+        )
+        with storage_errors(self.path, "read"):
+            rows = [tuple(row) for row in self._connection.execute(found, (since,) * len(FORMATS))]
+        late = [first for first, _, is_late in rows if is_late]
+        return int(min(late)) if late else 1 + max((last for _, last, _ in rows), default=0)
+
     def replay(self, after_id: int = 0) -> Iterator[tuple[int, AnyDecision]]:
         """Yield all decisions with a larger id than `after_id`, in order, as of the first `next`.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from barnraise.cli import lending
-from barnraise.core.errors import UnknownNameError
+from barnraise.core.errors import InputError, UnknownNameError
 from barnraise.wire.messages import Ack
 from barnraise.worker.progress import Progress, line, notices, progress, summary
 from barnraise.worker.tally import Answers
@@ -91,7 +91,7 @@ def test_a_line_and_a_summary() -> None:
 
 
 def test_json_has_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    view = lending.make_view("json", verbose=True)
+    view = lending.make_view("json", plain=False, verbose=True)
     view.note("joined")
     view.update(NOW)
     view.update(replace(NOW, answers=replace(DONE, accepted=4), left=10.4))
@@ -103,7 +103,7 @@ def test_json_has_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_log_is_silent_of_what_does_not_change(capsys: pytest.CaptureFixture[str]) -> None:
     for verbose, lines in ((False, 1), (True, 2)):
-        view = lending.make_view("plain", verbose)
+        view = lending.make_view("", True, verbose)
         for accepted in (0, 0, 1, 1):
             view.update(replace(NOW, answers=replace(DONE, accepted=accepted)))
         view.close()
@@ -112,4 +112,6 @@ def test_a_log_is_silent_of_what_does_not_change(capsys: pytest.CaptureFixture[s
 
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'json'"):
-        lending.make_view("jsn", False)
+        lending.make_view("jsn", False, False)
+    with pytest.raises(InputError, match="leave one of them out"):
+        lending.make_view("json", True, False)

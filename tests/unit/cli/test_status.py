@@ -333,3 +333,28 @@ def test_status_needs_no_torch(tmp_path: Path) -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "interrupted" in out
     assert out.splitlines()[-1] == "[]"
+
+
+def test_a_watcher_is_told_of_each_change_until_the_run_ends(tmp_path: Path) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    command = [sys.executable, "-m", "barnraise.cli.main", "status", str(run.path), "--watch"]
+    with run.lock(), Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert watcher.stdout is not None
+        first = watcher.stdout.readline()
+        assert first.split()[1:7] == ["running", "40.0%", "loss", "3.250", "version", "1"]
+        ledger.commit([NodeChanged(20.0, "a", "killed", "signal 9")], {})
+        assert watcher.stdout.readline().rstrip().endswith("a is gone: signal 9")
+        ledger.commit(END, {})
+    rest = watcher.communicate(timeout=30)[0]
+    assert watcher.returncode == 0
+    assert "finished: SIGINT" in rest
+
+
+def test_a_working_run_says_what_its_next_version_waits_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long_ago = [Noted(1.0, notes.BufferSize(3, 4, "automatic")), Noted(100.0, notes.Traffic(up=1, down=2))]
+    run = make_run(tmp_path, [*BEGINNING, *long_ago])
+    waits = "waiting no version for 1 min 34 s: version 2 waits for contributions of 3 more nodes"
+    with run.lock():
+        assert waits in " ".join(status_of(run, capsys).split())
+    assert "waits for" not in status_of(run, capsys), "a run that was interrupted waits for nobody"
