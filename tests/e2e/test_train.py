@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -38,8 +39,12 @@ def once_in_versions(run_dir: Path) -> None:
 @pytest.mark.slow
 def test_train_learns_and_reports(barnraise, run_file) -> None:
     faults = [{"at": 0.3, "kill": "two"}, {"at": 0.3, "join": {"name": "three", "speed": 1.0}}]
-    process = barnraise("train", str(run_file(faults=faults)), "--json")
+    process = barnraise("train", str(run_file(faults=faults)), "--log", "json")
     assert process.wait() == 0, process.text()
+    log = [json.loads(line) for line in process.out.read_text().splitlines()]
+    assert {one["event"] for one in log} >= {"note", "happening", "progress", "end"}
+    assert [one["event"] for one in log].index("end") == len(log) - 1
+    assert {one["node"] for one in log if one.get("kind") == "joined"} >= {"one", "two", "three"}
     result = process.json()
     assert set(result) >= KEYS
     assert result["final_loss"] < result["first_loss"] - 0.5

@@ -10,7 +10,7 @@ from typing import Any
 from barnraise.account import cache
 from barnraise.account.chronicle import Happening
 from barnraise.account.doubts import Doubt
-from barnraise.account.folded import Folded
+from barnraise.account.folded import Folded, OverTime
 from barnraise.account.market import UNTOLD, MarketStatus, market_of
 from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
@@ -147,6 +147,11 @@ class AccountReader:
         """Return how many rows of the ledger have been read."""
         return self._feed.rows
 
+    @property
+    def over_time(self) -> OverTime:
+        """Return what is folded over the run's time, as of the last reading."""
+        return self._folded.over_time
+
     def close(self) -> None:
         """Close the connection to the ledger."""
         self._view.close()
@@ -187,7 +192,7 @@ class AccountReader:
             end=end,
             merging=replace(
                 merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
-                made=found.tallies.made,
+                made=version.made,
                 gathered=len({pending.node for pending in found.tallies.pending.values()}),
             ),
             dispatch=Dispatched(

@@ -6,11 +6,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from barnraise.account.activity import Activity
 from barnraise.account.chronicle import Chronicle
+from barnraise.account.counts import EventCounts
 from barnraise.account.doubts import Doubts
 from barnraise.account.hindsight import Hindsight
 from barnraise.account.loss_curve import LossCurve
-from barnraise.account.matched import Matchings
+from barnraise.account.matched import MarketCurve, Matchings
 from barnraise.account.merging import NewestVersion
 from barnraise.account.metrics import Metrics
 from barnraise.account.reducer import Kinds, Reducer, Timeline
@@ -55,6 +57,18 @@ class NewestNotes(Reducer):
             self.finished = note.reason
 
 
+class OverTime(msgspec.Struct):
+    """The activities of nodes and the figures of the market over the time of a run, and how often things happened."""
+
+    activity: Activity = msgspec.field(default_factory=Activity)
+    market: MarketCurve = msgspec.field(default_factory=MarketCurve)
+    counts: EventCounts = msgspec.field(default_factory=EventCounts)
+
+    @property
+    def reducers(self) -> list[Reducer]:
+        return [self.activity, self.market, self.counts]
+
+
 class Folded(msgspec.Struct):
     """The state of each reducer of an account."""
 
@@ -68,11 +82,12 @@ class Folded(msgspec.Struct):
     matchings: Matchings = msgspec.field(default_factory=Matchings)
     doubts: Doubts = msgspec.field(default_factory=Doubts)
     metrics: Metrics = msgspec.field(default_factory=Metrics)
+    over_time: OverTime = msgspec.field(default_factory=OverTime)
 
     @property
     def reducers(self) -> list[Reducer]:
         """Return the list of all reducers."""
         return [
             self.tallies, self.losses, self.chronicle, self.newest, self.version, self.foreseen, self.matchings,
-            self.doubts, self.metrics,
+            self.doubts, self.metrics, *self.over_time.reducers,
         ]  # fmt: skip

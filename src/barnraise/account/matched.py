@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,10 @@ SHARES = {
 
 COUNTS = {"market_events": "events", "moves": "moves", "rematches": "rematches"}
 """The others, of the newest controller's time."""
+
+
+MOST_POINTS = 400
+"""Points of a curve over the whole run."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,41 @@ class Matchings(Reducer):
             return None
         means = {name: mean.mean(max(self.at, time)) for name, mean in self.means.items()}
         return Matching(self.newest, msgspec.structs.replace(self.newest, **means))
+
+
+class MarketPoint(NamedTuple):
+    """The market's figures at one time, as in `Matched`; `moves` and `rematches` since its controller started."""
+
+    time: float
+    nodes: int
+    tasks: int
+    moves: int
+    rematches: int
+    stability: float
+    nearly: float
+    priced: float
+    blocking: float
+    regret: float
+
+
+class MarketCurve(Reducer):
+    """Keeps the market's figures over the run: every `stride`-th, so that there are MOST_POINTS at most."""
+
+    kinds: ClassVar[Kinds] = (Matched,)
+
+    points: list[MarketPoint] = msgspec.field(default_factory=list)
+    stride: int = 1
+    seen: int = 0
+
+    def add(self, row_id: int, decision: object, view: LedgerView) -> None:
+        if not isinstance(decision, Noted) or not isinstance(decision.note, Matched):
+            return
+        if self.seen % self.stride == 0:
+            if len(self.points) == MOST_POINTS:
+                self.points, self.stride = self.points[::2], 2 * self.stride
+            told = msgspec.structs.asdict(decision.note)
+            self.points.append(MarketPoint(decision.time, **{name: told[name] for name in MarketPoint._fields[1:]}))
+        self.seen += 1
 
 
 def as_figures(matching: Matching | None) -> dict[str, float | None]:

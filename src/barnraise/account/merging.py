@@ -27,7 +27,7 @@ class Merging:
     where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
     withstood if that was `guaranteed`. `odds`: the probability of more liars, by their assumed share. The loss gate has
     left out `excluded` updates so far. The newest version was `made` at that time of the run's clock, and the next one
-    has contributions of so many nodes (`gathered`).
+    has contributions of `gathered` nodes.
     """
 
     buffer_size: int = 0
@@ -43,13 +43,14 @@ class Merging:
 class NewestVersion(Reducer):
     """Keeps the contributions of the newest version that exists.
 
-    They are `closed` by version, without those that are `void`, and those of nodes that the loss gate has `left_out`.
-    `excluded` counts the latter over the whole run.
+    It was `made` at that time. They are `closed` by version, without those that are `void`, and those of nodes that the
+    loss gate has `left_out`. `excluded` counts the latter over the whole run.
     """
 
     kinds: ClassVar[Kinds] = (VersionClosed, VersionMade, notes.Voided, notes.Excluded)
 
     version: int = -1
+    made: float = 0.0
     closed: dict[int, tuple[int, ...]] = msgspec.field(default_factory=dict)
     void: dict[int, set[int]] = msgspec.field(default_factory=dict)
     left_out: dict[int, set[str]] = msgspec.field(default_factory=dict)
@@ -59,7 +60,7 @@ class NewestVersion(Reducer):
         if isinstance(decision, VersionClosed):
             self.closed[decision.version] = decision.contributions
         elif isinstance(decision, VersionMade):
-            self._made(decision.version)
+            self._made(decision.version, decision.time)
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Voided):
             if decision.note.version >= self.version:
                 self.void.setdefault(decision.note.version, set()).add(decision.note.assignment)
@@ -68,9 +69,9 @@ class NewestVersion(Reducer):
             if decision.note.version >= self.version:
                 self.left_out.setdefault(decision.note.version, set()).update(decision.note.nodes)
 
-    def _made(self, version: int) -> None:
+    def _made(self, version: int, time: float) -> None:
         """Forget older versions."""
-        self.version = version
+        self.version, self.made = version, time
         for kept in (self.closed, self.void, self.left_out):
             for older in [one for one in kept if one < version]:
                 del kept[older]

@@ -20,7 +20,7 @@ RUNNING, UNREADABLE = "running", "unreadable"
 
 
 class RunRow(NamedTuple):
-    """One run. Of a run that is `unreadable` only its name, its state and the reason (`news`) are known."""
+    """The row of a run. An `unreadable` one has only its name, its state and the reason (`news`)."""
 
     name: str
     state: str
@@ -37,7 +37,7 @@ class RunRow(NamedTuple):
 
 
 class RunList:
-    """Reads the runs in a folder again and again; of a run that does not work only when its ledger has changed."""
+    """Reads the runs in a folder again and again; a run that does not work only when its ledger has changed."""
 
     def __init__(self, folder: Path) -> None:
         """Raises RunDirectoryError where there is no such folder, or no run in it."""

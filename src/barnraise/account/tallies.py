@@ -73,8 +73,8 @@ class Tallies(Reducer):
 
     An accepted contribution that could not be used was refused or discarded (`voided`); one that is in no version at
     the end was discarded (`pending`, once something is `left_over`); an accepted result without a payload is a finding,
-    and no contribution. The newest `version` was `made` at that time. `end` is when the run took its last contribution:
-    assignments released from then on are not lost, but not needed.
+    and no contribution. `end` is when the run took its last contribution: assignments released from then on are not
+    lost, but not needed.
     """
 
     kinds: ClassVar[Kinds] = (
@@ -88,7 +88,6 @@ class Tallies(Reducer):
     pending: dict[int, Pending] = msgspec.field(default_factory=dict)
     voided: dict[int, notes.Voided] = msgspec.field(default_factory=dict)
     version: int = -1
-    made: float = 0.0
     signed: int = 0
     anew: int = 0
     scored: int = 0
@@ -111,7 +110,7 @@ class Tallies(Reducer):
             if decision.reason == LAST:
                 self._ends(row_id, decision.time, view)
         elif isinstance(decision, VersionMade):
-            self.version, self.made = max(self.version, decision.version), decision.time
+            self.version = max(self.version, decision.version)
 
     def _of(self, node: str) -> WorkTally:
         tally = self.work.get(node)

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 
 from barnraise.account.account import Account, AccountReader, behind
+from barnraise.account.folded import OverTime
 from barnraise.account.run_status import encoded_from_afar
 from barnraise.core.errors import BarnraiseError
 from barnraise.ledger import Ledger, RunDirectory
@@ -20,16 +21,19 @@ class AccountKeeper:
 
     def __init__(self, run: RunDirectory, budget: int) -> None:
         """Nothing is read yet. `budget` is in tokens."""
-        self._run, self._budget = run, budget
+        self.run, self._budget = run, budget
         self._lock = threading.Lock()
         self._closed = False
         self._reader: AccountReader | None = None
 
+    def read(self) -> tuple[Account, OverTime]:
+        """Return the account by now, and what is folded over the run's time. Raises StorageError, CorruptionError."""
+        with self._lock:
+            return self._read(), self._open().over_time
+
     def status(self) -> bytes:
         """Return the run's status for an observer, encoded. Raises StorageError, CorruptionError."""
-        with self._lock:
-            account = self._read()
-        return encoded_from_afar(account, self._budget)
+        return encoded_from_afar(self.read()[0], self._budget)
 
     async def keep_cache(self, ledger: Ledger, every: float = REFRESH_EVERY) -> None:
         """Write the cache file whenever the ledger has many new rows, looking at it each `every` seconds.
@@ -68,7 +72,7 @@ class AccountKeeper:
 
     def _open(self) -> AccountReader:
         if self._reader is None:
-            self._reader = AccountReader(self._run)
+            self._reader = AccountReader(self.run)
         return self._reader
 
     def _drop(self) -> None:

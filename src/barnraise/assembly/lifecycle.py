@@ -44,7 +44,9 @@ async def see_through(
                 local.skip_faults(done, host.server.clock())
         view = voice.view()
         try:
-            finish = await work(host, view, local, await listen(host, view.note))
+            uri = await listen(host, view.note)
+            with voice.beside(host):
+                finish = await work(host, view, local, uri)
         finally:
             view.close()
             await host.close()

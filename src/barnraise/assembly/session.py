@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from barnraise.assembly import requests
+from barnraise.assembly.alerting import Alerting
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
 from barnraise.assembly.voice import View
@@ -46,6 +47,9 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
         start(host.account.keep_cache(host.ledger))
         if host.tracking is not None:
             start(host.tracking.follow(view.note))
+        alerting = Alerting(host.plan.run_file.alerts, host.account, view.note)
+        if alerting.wanted:
+            start(alerting.follow(host))
         try:
             finish = await server.run(host.first)
         finally:
@@ -54,6 +58,8 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             await asyncio.gather(*background, return_exceptions=True)
             if local is not None:
                 await local.stop()
+    if alerting.wanted:
+        await alerting.end(host, finish.reason if finish.failed else "")
     if finish.failed:
         raise RunFailedError(f"{finish.reason}\ncontinue the run with: {program()} resume {host.run.path}")
     return finish

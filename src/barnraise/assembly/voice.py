@@ -30,13 +30,15 @@ class Voice:
     """The output functions of a run.
 
     `say` gets remarks, `warn` doubtful conditions; `view` makes a view of the run. `doing` makes a context around work
-    without a view, such as "making the dataset", that may take long.
+    without a view, such as "making the dataset", that may take long. `beside` makes a context around the work of a
+    host, in which the run can be seen in other ways.
     """
 
     say: Say
     warn: Say
     view: Callable[[], View]
     doing: Callable[[str], AbstractContextManager[None]] = lambda what: nullcontext()
+    beside: Callable[[Host], AbstractContextManager[object]] = lambda host: nullcontext()
 
     @classmethod
     def of(cls, say: Say) -> Voice:

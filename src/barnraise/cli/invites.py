@@ -20,7 +20,7 @@ MAX_INVITE = 4096
 
 
 def show(run: RunDirectory, invite: Invite, file: Path, say: Callable[[str], None] = console.note) -> None:
-    """Say how to join.
+    """Tell how to join.
 
     The invite itself is in `file`, and on a terminal, which keeps no log.
     """

@@ -51,7 +51,7 @@ def emit(event: str, fields: dict[str, Any]) -> None:
 
 @contextmanager
 def kept_told(say: Callable[[str], None], what: str, every: float = LONGEST_SILENCE) -> Iterator[None]:
-    """Say every so many seconds that this command is still doing `what`, from a thread, while the context is open."""
+    """Tell after `every` seconds that this command is still doing `what`, from a thread, while the context is open."""
     began, over = time.monotonic(), threading.Event()
 
     def tell() -> None:

@@ -5,7 +5,6 @@ The first two go to standard error, so that standard output holds results only; 
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections import deque
@@ -14,23 +13,20 @@ from typing import TYPE_CHECKING
 
 from barnraise.account.chronicle import Chronicle, Happening, of_note
 from barnraise.account.merging import NewestVersion
-from barnraise.account.nodes import HELD_OFF, SUSPECT, living
 from barnraise.account.reducer import RowFeed
-from barnraise.account.waiting import waiting_for
+from barnraise.assembly.present import present_of
 from barnraise.assembly.voice import Voice
 from barnraise.cli import console
+from barnraise.cli.dashboards import dashboard
 from barnraise.cli.log_forms import JSON, LIVE, PLAIN, emit, kept_told
 from barnraise.cli.panel import MOST_EVENTS, Figures, Heading, Moment, PanelProgress, as_json, draw, line
 from barnraise.cli.tables import use_line
-from barnraise.core.text import printable
 from barnraise.ledger import LedgerView
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from barnraise.assembly.hosting import Host  # it imports torch
-    from barnraise.controller.machine import Snapshot
-    from barnraise.controller.shell.standbys import Standbys
 
 RATE_SECONDS = 20.0
 """Seconds over which tokens a second are averaged."""
@@ -66,19 +62,20 @@ class Observer:
 
     def moment(self, host: Host) -> Moment:
         """Return the present content of the view."""
-        state, settings, server = host.machine.state, host.machine.settings, host.server
-        now = server.clock()
-        snapshot = host.machine.snapshot(now)
+        state, settings = host.machine.state, host.machine.settings
+        present = present_of(host, self._chronicle.dismissed)
         f, guaranteed = self._f(host)
         return Moment(
             heading=Heading(
                 run=settings.run.name,
                 mode="asynchronous" if settings.asynchronous else "synchronous",
-                seconds=now,
-                condition=_condition(host, snapshot, now),
-                standby=_behind(server.standbys),
+                seconds=present.clock,
+                condition=present.waits_for,
+                standby=present.standby.text,
             ),
-            progress=PanelProgress(state.totals.tokens, settings.tokens, self._rate(now, state.totals.tokens)),
+            progress=PanelProgress(
+                state.totals.tokens, settings.tokens, self._rate(present.clock, state.totals.tokens)
+            ),
             figures=Figures(
                 version=state.newest.version,
                 buffer_size=state.buffer.size,
@@ -86,21 +83,15 @@ class Observer:
                 accepted=state.totals.accepted,
                 refused=state.totals.refused,
                 discarded=state.totals.discarded,
-                bytes_up=server.bytes_up,
-                bytes_down=server.bytes_down,
+                bytes_up=present.bytes_up,
+                bytes_down=present.bytes_down,
                 f=f,
                 guaranteed=guaranteed,
             ),
             losses=state.record.evaluations,
-            rows=living(
-                state,
-                snapshot.heard,
-                now,
-                self._chronicle.dismissed,
-                _doubts(snapshot),
-            ),
+            rows=present.rows,
             happenings=tuple(self._recent),
-            links=host.links(),
+            links=present.links,
         )
 
     def close(self) -> None:
@@ -122,15 +113,6 @@ class Observer:
             samples.popleft()
         (begin, before), (end, after) = samples[0], samples[-1]
         return max(0, after - before) / (end - begin) if end > begin else 0.0
-
-
-def _doubts(snapshot: Snapshot) -> dict[str, str]:
-    """Return nodes that take part and get no tasks now, and why."""
-    return {
-        node: SUSPECT if hold.until_heard else HELD_OFF
-        for node, hold in snapshot.holds.items()
-        if hold.until_heard or hold.until < math.inf
-    }
 
 
 class PlainView:
@@ -226,33 +208,14 @@ class JsonView(PlainView):
 def voice_of(form: str) -> Voice:
     """Return the output of a command with a controller, in one of the forms of `log_forms`."""
     if form == JSON:
-        return Voice(_note, lambda text: emit("warning", {"text": text}), JsonView, partial(kept_told, _note))
-    view = {LIVE: LiveView, PLAIN: PlainView}[form]
-    return Voice(console.note, console.warn, view, partial(kept_told, console.note))
+        alert = partial(_emit_text, "warning")
+        return Voice(_note, alert, JsonView, partial(kept_told, _note), partial(dashboard, say=_note, warn=alert))
+    view, say, warn = {LIVE: LiveView, PLAIN: PlainView}[form], console.note, console.warn
+    return Voice(say, warn, view, partial(kept_told, say), partial(dashboard, say=say, warn=warn))
 
 
-def _note(text: str) -> None:
-    emit("note", {"text": text})
+def _emit_text(event: str, text: str) -> None:
+    emit(event, {"text": text})
 
 
-def _behind(standbys: Standbys) -> str:
-    """Return the standby's lag, and how many acknowledgements wait for one, or do not; empty without any."""
-    lag, waiting = standbys.lag, f"{standbys.held} acknowledgements wait" if standbys.held else ""
-    if standbys.durability.lowered:
-        waiting = f"{standbys.durability.unprotected:,} acknowledged without one"
-    if lag is None:
-        return f"gone, {waiting}" if waiting else ""
-    behind = f"{lag.rows:,} rows ({lag.seconds:.1f} s) behind" if lag.rows else "has all"
-    return f"{behind}, {waiting}" if waiting else behind
-
-
-def _condition(host: Host, snapshot: Snapshot, now: float) -> str:
-    """Return why the run does not train at present, or what its next version waits for; empty when all is well."""
-    state = host.machine.state
-    if state.progress.finished:
-        return f"finished: {printable(state.progress.finished)}"
-    if state.progress.final or state.progress.stopping:
-        return "finishing: measuring and saving the last version"
-    if state.progress.paused:
-        return f"paused: {printable(state.progress.paused)}"
-    return waiting_for(state, snapshot.holds, now)
+_note = partial(_emit_text, "note")

@@ -41,6 +41,7 @@ from barnraise.config.values import (
     Share,
     Text,
 )
+from barnraise.config.watch_sections import AlertsSection, DashboardSection
 
 
 class Run(Section):
@@ -260,6 +261,8 @@ class RunFile(Section):
     trust: TrustSection = Field(default_factory=lambda: TrustSection())
     evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
+    dashboard: DashboardSection = Field(default_factory=lambda: DashboardSection())
+    alerts: AlertsSection = Field(default_factory=lambda: AlertsSection())
     faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
         default_factory=list, description="Trials: the faults, the nodes that join, and their times."
     )

@@ -26,6 +26,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.models.config import architecture_of, usual_problem
 from barnraise.models.problems import MASKED, PROBLEM
 from barnraise.models.weights import check_weights
+from barnraise.plan.alerts import alert_problems
 from barnraise.plan.chats import example_problems
 from barnraise.plan.data_files import empty_files, few_rows, file_problems, near
 from barnraise.plan.data_urls import url_problems
@@ -48,7 +49,7 @@ def inspect(run_file: RunFile, purpose: Purpose) -> tuple[list[Problem], list[Pr
     unfit, left_out = sat_problems(run_file)
     errors += unfit
     if purpose is not SIMULATE:
-        errors += [*_address(run_file), *_trackers(run_file)]
+        errors += [*_address(run_file), *_trackers(run_file), *alert_problems(run_file)]
     if purpose.local:
         errors += _devices(run_file)
     warnings = [*empty_files(run_file), *few_rows(run_file), *left_out]

@@ -1,0 +1,45 @@
+"""The sections of a run file about seeing the run, and about being told of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from barnraise.config.section import Section
+from barnraise.config.values import Text
+
+
+class DashboardSection(Section):
+    """The metrics of the run for Prometheus, on a port of the controller's machine (extra `dashboard`)."""
+
+    enabled: bool | None = Field(
+        default=None,
+        description="Serve them while a controller works; when not given, where the extra is installed.",
+    )
+    host: Text = Field(
+        default="127.0.0.1",
+        description="Address to listen on; by default only this machine reaches it. Elsewhere requests need the token "
+        "in keys/dashboard.token.",
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        default=None,
+        description="TCP port; 0 takes a free one. When not given 8710, or a free one while that is taken.",
+    )
+
+
+class AlertsSection(Section):
+    """Messages to the host: no progress, refusals, quarantined or lost workers, a full disk, the standby, the end."""
+
+    webhook_file: Text | None = Field(
+        default=None,
+        description="File with the URL that alerts are posted to, as JSON in the form of Prometheus' Alertmanager. The "
+        "URL itself is in no run file and on no ledger.",
+    )
+    email_to: Annotated[list[Text], Field(max_length=20)] = Field(
+        default=[], description="Addresses that alerts are mailed to."
+    )
+    email_from: Text | None = Field(default=None, description="Sender's address; the first of email_to when not given.")
+    smtp: Text = Field(default="localhost:25", description="Mail server, as HOST:PORT; with TLS where it offers that.")
+    smtp_user: Text | None = Field(default=None, description="User name at the mail server.")
+    smtp_password_file: Text | None = Field(default=None, description="File with the password of that user.")

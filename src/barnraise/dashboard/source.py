@@ -1,0 +1,71 @@
+"""Where a dashboard has its run from: the controller in this process, or a run directory of another one."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Protocol
+
+from barnraise.assembly.account_keeper import AccountKeeper
+from barnraise.assembly.hosting import Host
+from barnraise.assembly.present import Present, present_of
+from barnraise.config.load import load
+from barnraise.dashboard.moment import RunMoment
+from barnraise.ledger import RunDirectory
+
+PATIENCE = 2.0
+"""Seconds that a controller has to tell its present; a moment without it is shown then."""
+
+
+class RunSource(Protocol):
+    """A run that can be looked at again and again, from any thread."""
+
+    run: RunDirectory
+
+    def look(self) -> RunMoment:
+        """Return the run as it is now. Raises BarnraiseError."""
+
+    def close(self) -> None: ...
+
+
+class FolderSource:
+    """A run directory, whose controller is another process, or none: of what that knows only the ledger is seen."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        """Raises InputError for a run file that cannot be read. The ledger is opened at the first look."""
+        self.run, self._budget = run, load(run.run_file).training.tokens
+        self._keeper = AccountKeeper(run, self._budget)
+
+    def look(self) -> RunMoment:
+        works = self.run.holder() is not None  # before the ledger: a run that ends in between is not cut short
+        return RunMoment(*self._keeper.read(), self._budget, works)
+
+    def close(self) -> None:
+        self._keeper.close()
+
+
+class HostSource:
+    """The run of a controller of this process, which works in the event loop that is running now."""
+
+    def __init__(self, host: Host) -> None:
+        self.run = host.run
+        self._host, self._loop = host, asyncio.get_running_loop()
+
+    def look(self) -> RunMoment:
+        present = self._present()
+        return RunMoment(*self._host.account.read(), self._host.machine.settings.tokens, works=True, present=present)
+
+    def close(self) -> None:
+        """Leave all to the host."""
+
+    def _present(self) -> Present | None:
+        """Return what the controller knows beside the ledger; None where it does not tell in time."""
+        asked = asyncio.run_coroutine_threadsafe(self._tell(), self._loop)
+        try:
+            return asked.result(PATIENCE)
+        except NotInTime:
+            asked.cancel()
+            return None
+
+    async def _tell(self) -> Present:
+        return present_of(self._host)
