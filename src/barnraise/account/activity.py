@@ -30,7 +30,6 @@ LATEST = 64
 class OpenTask(NamedTuple):
     """A task that a node has: its kind, when it was assigned, and the expected seconds of its transfers."""
 
-    node: str
     kind: str
     time: float
     fetch: float
@@ -61,12 +60,11 @@ class Activity(Reducer):
     traffic: tuple[int, int] = (0, 0)
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
-        if isinstance(decision, Assigned):
-            terms = decision.terms
-            begun = OpenTask(decision.node, decision.kind, decision.time, terms.fetch, terms.send)
-            self.open[decision.assignment] = begun
-        elif isinstance(decision, Judged):
+        if isinstance(decision, Judged):
             self._judged(decision)
+        elif isinstance(decision, Assigned):
+            terms = decision.terms
+            self.open[decision.assignment] = OpenTask(decision.kind, decision.time, terms.fetch, terms.send)
         elif isinstance(decision, NodeChanged):
             self._changed(decision)
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Released):
@@ -96,39 +94,38 @@ class Activity(Reducer):
         return found
 
     def _judged(self, d: Judged) -> None:
-        begun = self.open.pop(d.assignment, None)
-        kind = begun.kind if begun is not None else "train"
+        task = self.open.pop(d.assignment, None)
+        kind = task.kind if task is not None else "train"
         self.sent[kind] = self.sent.get(kind, 0) + d.claim.num_bytes
-        if d.verdict == "accepted" and d.brings:
-            self._count(d.node, d.time, ACCEPTED, 1.0)
-            self._count(d.node, d.time, TOKENS, float(d.tokens))
+        lane = self._lane(d.node, d.time)
+        place = int(d.time / self.width) * FIELDS
+        if d.brings:
+            lane[place + ACCEPTED] += 1.0
+            lane[place + TOKENS] += d.tokens
             late = min(max(0, d.staleness), LATEST)
             self.staleness[late] = self.staleness.get(late, 0) + 1
         elif d.verdict == "refused":
-            self._count(d.node, d.time, REFUSED, 1.0)
-        if begun is not None:
-            self._worked(begun, d)
+            lane[place + REFUSED] += 1.0
+        if task is not None:
+            self._worked(lane, task, d)
 
-    def _worked(self, begun: OpenTask, d: Judged) -> None:
+    def _worked(self, lane: memoryview[float], task: OpenTask, d: Judged) -> None:
         """Add a task's time: its transfer down, its computation as its node tells, its transfer up."""
-        room = max(0.0, d.time - begun.time)
-        claimed = d.claim.seconds if d.claim.seconds == d.claim.seconds else 0.0
-        send = min(begun.send, room)
-        end = d.time - send
-        start = max(end - max(0.0, claimed), begun.time, min(self.busy.get(d.node, 0.0), end))
-        fetch = min(begun.fetch, start - begun.time)
+        claimed = d.claim.seconds if d.claim.seconds >= 0.0 else 0.0  # it may be no number
+        end = max(task.time, d.time - task.send)
+        start = max(end - claimed, task.time, min(self.busy.get(d.node, 0.0), end))
         self.busy[d.node] = end
-        self._span(d.node, start, end, _COMPUTING.get(begun.kind, TRAIN))
-        self._span(d.node, end, d.time, UP)
-        self._span(d.node, start - fetch, start, DOWN)
+        self._span(lane, start, end, _COMPUTING.get(task.kind, TRAIN))
+        self._span(lane, end, d.time, UP)
+        self._span(lane, max(task.time, start - task.fetch), start, DOWN)
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:
             self.came.setdefault(d.node, d.time)
+            lane = self._lane(d.node, d.time)
             since = self.gone.pop(d.node, None)
             if since is not None:
-                self._span(d.node, since, d.time, AWAY)
-            self._lane(d.node, d.time)
+                self._span(lane, since, d.time, AWAY)
         elif d.change.gone and d.node in self.came:
             self.gone.setdefault(d.node, d.time)
 
@@ -139,24 +136,26 @@ class Activity(Reducer):
         self.down[place] += max(0, note.down - self.traffic[1])
         self.traffic = note.up, note.down
 
-    def _count(self, node: str, time: float, field: int, by: float) -> None:
-        lane = self._lane(node, time)
-        lane[int(time / self.width) * FIELDS + field] += by
-
-    def _span(self, node: str, start: float, stop: float, field: int) -> None:
+    def _span(self, lane: memoryview[float], start: float, stop: float, field: int) -> None:
         """Add the seconds from `start` to `stop` to a figure of the bins that they are in."""
         if not 0.0 <= start < stop:
             return
-        lane = self._lane(node, stop)
-        for place in range(int(start / self.width), min(BINS - 1, int(stop / self.width)) + 1):
-            begin = place * self.width
-            lane[place * FIELDS + field] += min(stop, begin + self.width) - max(start, begin)
+        width = self.width
+        first, last = int(start / width), min(BINS - 1, int(stop / width))
+        if first == last:
+            lane[first * FIELDS + field] += stop - start
+            return
+        for place in range(first, last + 1):
+            lane[place * FIELDS + field] += min(stop, (place + 1) * width) - max(start, place * width)
 
     def _lane(self, node: str, time: float) -> memoryview[float]:
-        self._reach(time)
-        if node not in self.lanes:
-            self.lanes[node] = bytearray(_FLOAT * BINS * FIELDS)
-        return memoryview(self.lanes[node]).cast("f")
+        """Return a node's figures, in bins that reach `time`."""
+        if time >= self.width * BINS:
+            self._reach(time)
+        lane = self.lanes.get(node)
+        if lane is None:
+            lane = self.lanes[node] = bytearray(_FLOAT * BINS * FIELDS)
+        return memoryview(lane).cast("f")
 
     def _reach(self, time: float) -> None:
         """Make the bins longer until they cover `time`."""
