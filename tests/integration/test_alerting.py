@@ -176,3 +176,21 @@ def test_a_receiver_that_fails_is_tried_again_and_told_once(
 
 def test_no_receiver_is_no_work(keeper: AccountKeeper) -> None:
     assert not Alerting(AlertsSection(), keeper, print).wanted
+
+
+def test_a_receiver_that_answers_nonsense_harms_no_run(
+    keeper: AccountKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Nonsense(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(b"\xff\xfe nonsense\r\n\r\n")
+
+    monkeypatch.setattr(alerting, "TRIES", (0.0,))
+    server, file, warned = socketserver.TCPServer(("127.0.0.1", 0), Nonsense), tmp_path / "hook", list[str]()
+    file.write_text(f"http://127.0.0.1:{server.server_address[1]}/")
+    watching = Alerting(AlertsSection(webhook_file=str(file)), keeper, warned.append)
+    with serving(server):
+        watching.look(replace(PRESENT, standby=StandbyPresent(unprotected=1)), 30.0)
+    assert len(warned) == 1
+    assert "BadStatusLine" in warned[0]

@@ -8,6 +8,7 @@ import json
 import shutil
 import smtplib
 import socket
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from barnraise.account.nodes import BANNED, QUARANTINED
 from barnraise.assembly.account_keeper import AccountKeeper
 from barnraise.assembly.present import FINISHING, PAUSED, TRAINING, WAITING, Present, present_of
 from barnraise.config.watch_sections import AlertsSection
-from barnraise.core.errors import BarnraiseError, InputError
+from barnraise.core.errors import BarnraiseError
 from barnraise.core.text import printable
 from barnraise.ledger import Change, notes
 from barnraise.plan.alerts import secret_of, webhook_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 INTERVAL = 15.0
 """Seconds between two looks."""
 
-TRIES = (0.0, 2.0, 10.0)
+TRIES: tuple[float, ...] = (0.0, 2.0, 10.0)
 """Seconds before each try to deliver a message."""
 
 TIMEOUT = 10.0
@@ -141,7 +142,8 @@ class Alerting:
     def __init__(self, section: AlertsSection, account: AccountKeeper, warn: Callable[[str], None]) -> None:
         self._section, self._account, self._warn = section, account, warn
         self._watch, self._began = Watch(), time.time() - time.monotonic()
-        self._failed = ""
+        self._failed, self._pauses = "", TRIES
+        self._lock = threading.Lock()  # the last look may come while a cancelled one still delivers
 
     @property
     def wanted(self) -> bool:
@@ -156,6 +158,7 @@ class Alerting:
 
     async def end(self, host: Host, failed: str) -> None:
         """Look once more, as the controller ends: the run is finished, interrupted, or has `failed` for a reason."""
+        self._pauses = TRIES[:1]  # a receiver that is away holds up the end of no run
         await asyncio.to_thread(self.look, present_of(host), time.monotonic(), failed)
 
     def look(self, present: Present, now: float, failed: str = "") -> None:
@@ -164,8 +167,9 @@ class Alerting:
             vitals = vitals_of(*self._account.read(), present, now)
         except BarnraiseError:
             return
-        if alerts := self._watch.look(vitals._replace(over=printable(failed)) if failed else vitals):
-            self._deliver(self._account.run.path.name, alerts)
+        with self._lock:
+            if alerts := self._watch.look(vitals._replace(over=printable(failed)) if failed else vitals):
+                self._deliver(self._account.run.path.name, alerts)
 
     def _deliver(self, run: str, alerts: Sequence[Alert]) -> None:
         section = self._section
@@ -178,11 +182,11 @@ class Alerting:
     def _try(self, way: str, deliver: Callable[[], None]) -> None:
         """Try some times; tell a failure once, until something else fails."""
         told = ""
-        for pause in TRIES:
+        for pause in self._pauses:
             time.sleep(pause)
             try:
                 deliver()
-            except (InputError, OSError, ValueError) as error:
+            except Exception as error:  # the run continues whatever a receiver does
                 told = f"{type(error).__name__}: {printable(str(error), 200)}"
             else:
                 self._failed = ""

@@ -52,13 +52,21 @@ def emit(event: str, fields: dict[str, Any]) -> None:
 @contextmanager
 def kept_told(say: Callable[[str], None], what: str, every: float = LONGEST_SILENCE) -> Iterator[None]:
     """Tell after `every` seconds that this command is still doing `what`, from a thread, while the context is open."""
-    began, over = time.monotonic(), threading.Event()
+    began = time.monotonic()
+    with repeated(lambda: say(f"still {what}, after {duration_text(time.monotonic() - began)}"), every):
+        yield
 
-    def tell() -> None:
+
+@contextmanager
+def repeated(tell: Callable[[], None], every: float) -> Iterator[None]:
+    """Call a function each `every` seconds, from a thread, while the context is open."""
+    over = threading.Event()
+
+    def run() -> None:
         while not over.wait(every):
-            say(f"still {what}, after {duration_text(time.monotonic() - began)}")
+            tell()
 
-    teller = threading.Thread(target=tell, name="teller", daemon=True)
+    teller = threading.Thread(target=run, name="teller", daemon=True)
     teller.start()
     try:
         yield

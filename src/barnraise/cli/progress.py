@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnraise.cli import console
+from barnraise.cli.log_forms import repeated
 from barnraise.core.units import count_text, duration_text
 
 if TYPE_CHECKING:
@@ -44,19 +44,9 @@ def watched(simulator: Simulator) -> Iterator[None]:
 @contextmanager
 def told(simulator: Simulator, say: Callable[[str], None], interval: float = INTERVAL) -> Iterator[None]:
     """Print a plain line every `interval` seconds, from a thread of its own."""
-    began, over = time.monotonic(), threading.Event()
-
-    def tell() -> None:
-        while not over.wait(interval):
-            say(line(simulator, time.monotonic() - began).strip())
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
+    began = time.monotonic()
+    with repeated(lambda: say(line(simulator, time.monotonic() - began).strip()), interval):
         yield
-    finally:
-        over.set()
-        teller.join()
 
 
 def line(simulator: Simulator, elapsed: float) -> str:

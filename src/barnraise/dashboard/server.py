@@ -55,7 +55,7 @@ class Dashboard:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *_addresses()}
         config = uvicorn.Config(
             Guard(application(source), frozenset(names), token), log_config=None, access_log=False, lifespan="off",
-            server_header=False, timeout_graceful_shutdown=1,
+            server_header=False, limit_concurrency=100, timeout_graceful_shutdown=1,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._server = uvicorn.Server(config)
