@@ -36,6 +36,26 @@ class OpenTask(NamedTuple):
     send: float
 
 
+class Phases(NamedTuple):
+    """When a node began to download a task's input, to compute, and to upload its result, on the run's clock."""
+
+    download: float
+    begun: float
+    ended: float
+
+
+def phases(task: OpenTask, judged: Judged, busy: float) -> Phases:
+    """Return the phases of a task with a verdict; its node computed another one until `busy`.
+
+    The node computed as long as it says, but no longer than the expected time of its transfer up leaves. It downloaded
+    for the expected time before that.
+    """
+    claimed = judged.claim.seconds if judged.claim.seconds >= 0.0 else 0.0  # it may be no number
+    ended = max(task.time, judged.time - task.send)
+    begun = max(ended - claimed, task.time, min(busy, ended))
+    return Phases(max(task.time, begun - task.fetch), begun, ended)
+
+
 class Activity(Reducer):
     """Adds up what nodes did, bin by bin; `lanes` has BINS x FIELDS float32 of each node.
 
@@ -111,13 +131,11 @@ class Activity(Reducer):
 
     def _worked(self, lane: memoryview[float], task: OpenTask, d: Judged) -> None:
         """Add a task's time: its transfer down, its computation as its node tells, its transfer up."""
-        claimed = d.claim.seconds if d.claim.seconds >= 0.0 else 0.0  # it may be no number
-        end = max(task.time, d.time - task.send)
-        start = max(end - claimed, task.time, min(self.busy.get(d.node, 0.0), end))
-        self.busy[d.node] = end
-        self._span(lane, start, end, _COMPUTING.get(task.kind, TRAIN))
-        self._span(lane, end, d.time, UP)
-        self._span(lane, max(task.time, start - task.fetch), start, DOWN)
+        download, begun, ended = phases(task, d, self.busy.get(d.node, 0.0))
+        self.busy[d.node] = ended
+        self._span(lane, begun, ended, _COMPUTING.get(task.kind, TRAIN))
+        self._span(lane, ended, d.time, UP)
+        self._span(lane, download, begun, DOWN)
 
     def _changed(self, d: NodeChanged) -> None:
         if d.change == Change.JOINED:

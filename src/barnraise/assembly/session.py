@@ -10,6 +10,7 @@ from barnraise.assembly import requests
 from barnraise.assembly.alerting import Alerting
 from barnraise.assembly.hosting import Host
 from barnraise.assembly.local_workers import LocalWorkers
+from barnraise.assembly.tracing import tracing_of
 from barnraise.assembly.voice import View
 from barnraise.config.schema import TrainingSection
 from barnraise.controller.state.actions import Finish
@@ -50,6 +51,7 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
         alerting = Alerting(host.plan.run_file.alerts, host.account, view.note)
         if alerting.wanted:
             start(alerting.follow(host))
+        tracing = tracing_of(host, view.note)
         try:
             finish = await server.run(host.first)
         finally:
@@ -58,6 +60,8 @@ async def work(host: Host, view: View, local: LocalWorkers | None, uri: str) -> 
             await asyncio.gather(*background, return_exceptions=True)
             if local is not None:
                 await local.stop()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.finish)
     if alerting.wanted:
         await alerting.end(host, finish.reason if finish.failed else "")
     if finish.failed:

@@ -9,7 +9,7 @@ from barnraise.config.aliases import canonical
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import RunFileError
 
-FREE_SECTIONS = ("workers", "network", "faults")
+FREE_SECTIONS = ("workers", "network", "dashboard", "alerts", "tracing", "faults")
 """Sections that may change as a whole; the ledger does not keep them."""
 
 FREE_KEYS: Mapping[str, tuple[str, ...]] = {

@@ -41,7 +41,7 @@ from barnraise.config.values import (
     Share,
     Text,
 )
-from barnraise.config.watch_sections import AlertsSection, DashboardSection
+from barnraise.config.watch_sections import AlertsSection, DashboardSection, TracingSection
 
 
 class Run(Section):
@@ -263,6 +263,7 @@ class RunFile(Section):
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
     dashboard: DashboardSection = Field(default_factory=lambda: DashboardSection())
     alerts: AlertsSection = Field(default_factory=lambda: AlertsSection())
+    tracing: TracingSection = Field(default_factory=lambda: TracingSection())
     faults: Annotated[list[FaultSection], Field(max_length=1000)] = Field(
         default_factory=list, description="Trials: the faults, the nodes that join, and their times."
     )

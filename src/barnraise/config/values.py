@@ -62,6 +62,14 @@ Attackers = Annotated[
     Field(json_schema_extra=_words(f"a whole number from 0 to 1000000, or a share from 0 to below {SHARE_LIMIT}")),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=4096, json_schema_extra=_words("text"))]
+Url = Annotated[
+    str,
+    Field(
+        pattern=r"^https?://[^\s/]\S*$",
+        max_length=4096,
+        json_schema_extra=_words("a URL that begins with http:// or https://"),
+    ),
+]
 Architecture = Annotated[str, _named("architecture", "another Hugging Face model type")]
 AttackKind = Annotated[str, _named("attack")]
 Codec = Annotated[str, _named("codec")]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from barnraise.config.section import Section
-from barnraise.config.values import Text
+from barnraise.config.values import Share, Text, Url
 
 
 class DashboardSection(Section):
@@ -43,3 +43,23 @@ class AlertsSection(Section):
     smtp: Text = Field(default="localhost:25", description="Mail server, as HOST:PORT; with TLS where it offers that.")
     smtp_user: Text | None = Field(default=None, description="User name at the mail server.")
     smtp_password_file: Text | None = Field(default=None, description="File with the password of that user.")
+
+
+class TracingSection(Section):
+    """Spans of each assignment's way for an OpenTelemetry collector, by OTLP over HTTP (extra `otel`)."""
+
+    enabled: bool | None = Field(
+        default=None, description="Send them while a controller works; when not given, where an endpoint is given here."
+    )
+    endpoint: Url | None = Field(
+        default=None,
+        description="The collector's URL, such as http://localhost:4318. When not given that of the environment's "
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, else port 4318 of the controller's "
+        "machine.",
+    )
+    share: Share = Field(default=1.0, description="Share of the assignments that get spans.")
+
+    @property
+    def wanted(self) -> bool:
+        """Return whether spans are to be sent."""
+        return self.endpoint is not None if self.enabled is None else self.enabled

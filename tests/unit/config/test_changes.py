@@ -50,6 +50,13 @@ def test_allowed_edits_are_listed() -> None:
     ]
 
 
+def test_sections_about_seeing_a_run_may_change() -> None:
+    after = edited(dashboard__port=9000, alerts__email_to=["host@example.org"], tracing__share=0.5)
+    assert changes(kept(edited()), after) == []
+    old = kept(edited()) | {"dashboard": {"port": 8000}, "alerts": {"webhook_file": "hook"}}
+    assert changes(old, after) == [], "a ledger of before may have kept them"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
