@@ -17,10 +17,12 @@ import pytest
 
 from barnraise.account.account import AccountReader
 from barnraise.account.alerts import Alert
+from barnraise.account.moment import RunMoment
+from barnraise.account.present import Present, StandbyPresent
+from barnraise.account.vitals import vitals_of
 from barnraise.assembly import alerting
 from barnraise.assembly.account_keeper import AccountKeeper
-from barnraise.assembly.alerting import Alerting, mail_of, message_of, vitals_of
-from barnraise.assembly.present import Present, StandbyPresent
+from barnraise.assembly.alerting import Alerting, mail_of, message_of
 from barnraise.config.watch_sections import AlertsSection
 from barnraise.ledger import Change, NodeChanged, Noted, notes
 
@@ -118,11 +120,12 @@ def test_vitals_are_those_of_the_ledger_and_of_the_controller(tmp_path: Path) ->
     run = make_run(tmp_path, [*BEGINNING, *more])
     with AccountReader(run) as reader:
         account, over_time = reader.read(), reader.over_time
-    vitals = vitals_of(account, over_time, PRESENT, 5.0)
+    vitals = vitals_of(RunMoment(account, over_time, 1000, True, PRESENT), 5.0)
     assert (vitals.tokens, vitals.accepted, vitals.lost, vitals.checkpoint_failures) == (400, 1, 1, 1)
     assert vitals.standby == (True, 0.0, 0)
     assert vitals.working
-    again = vitals_of(account, over_time, replace(PRESENT, standby=StandbyPresent("s", 4, 7.0)), 5.0)
+    followed = replace(PRESENT, standby=StandbyPresent("s", 4, 7.0))
+    again = vitals_of(RunMoment(account, over_time, 1000, True, followed), 5.0)
     assert again.standby == (False, 7.0, 0)
     assert 0 < vitals.disk_free < float("inf")
 

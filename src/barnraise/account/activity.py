@@ -13,15 +13,19 @@ from barnraise.ledger import Assigned, Change, Judged, LedgerView, NodeChanged, 
 BINS = 120
 """Bins of a run: when its time exceeds them, each becomes twice as long."""
 
-TOKENS, ACCEPTED, REFUSED, TRAIN, EVALUATE, CHECK, UP, DOWN, AWAY = range(9)
-FIELDS = 9
-"""Figures of a node in a bin: tokens accepted, contributions accepted and refused, then seconds in each activity."""
+TOKENS, ACCEPTED, REFUSED, LOSS, TRAIN, EVALUATE, CHECK, UP, DOWN, AWAY = range(10)
+FIELDS = 10
+"""Figures of a node in a bin: tokens accepted, contributions accepted and refused, the loss that it tells times those
+tokens (nats), then seconds in each activity."""
 
 ACTIVITIES = {"training": TRAIN, "evaluating": EVALUATE, "auditing": CHECK, "uploading": UP, "downloading": DOWN}
 """Activities by name; a present node waits for the rest of the time."""
 
 _COMPUTING = {"evaluate": EVALUATE, "audit": CHECK}
 _FLOAT = 4
+
+LARGEST_LOSS = 1000.0
+"""Nats a token: a loss of that size or more is not added up."""
 
 LATEST = 64
 """Staleness from which on contributions are counted together."""
@@ -122,6 +126,8 @@ class Activity(Reducer):
         if d.brings:
             lane[place + ACCEPTED] += 1.0
             lane[place + TOKENS] += d.tokens
+            if -LARGEST_LOSS < d.claim.loss < LARGEST_LOSS:  # it may be no number
+                lane[place + LOSS] += d.claim.loss * d.tokens
             late = min(max(0, d.staleness), LATEST)
             self.staleness[late] = self.staleness.get(late, 0) + 1
         elif d.verdict == "refused":

@@ -9,6 +9,7 @@ import msgspec
 from barnraise.account.activity import Activity
 from barnraise.account.chronicle import Chronicle
 from barnraise.account.counts import EventCounts
+from barnraise.account.details import Details
 from barnraise.account.doubts import Doubts
 from barnraise.account.hindsight import Hindsight
 from barnraise.account.loss_curve import LossCurve
@@ -58,15 +59,16 @@ class NewestNotes(Reducer):
 
 
 class OverTime(msgspec.Struct):
-    """The activities of nodes and the figures of the market over the time of a run, and how often things happened."""
+    """A run over its time: activities of nodes, figures of the market, how often things happened, facts about nodes."""
 
     activity: Activity = msgspec.field(default_factory=Activity)
     market: MarketCurve = msgspec.field(default_factory=MarketCurve)
     counts: EventCounts = msgspec.field(default_factory=EventCounts)
+    details: Details = msgspec.field(default_factory=Details)
 
     @property
     def reducers(self) -> list[Reducer]:
-        return [self.activity, self.market, self.counts]
+        return [self.activity, self.market, self.counts, self.details]
 
 
 class Folded(msgspec.Struct):

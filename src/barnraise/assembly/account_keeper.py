@@ -21,7 +21,7 @@ class AccountKeeper:
 
     def __init__(self, run: RunDirectory, budget: int) -> None:
         """Nothing is read yet. `budget` is in tokens."""
-        self.run, self._budget = run, budget
+        self.run, self.budget = run, budget
         self._lock = threading.Lock()
         self._closed = False
         self._reader: AccountReader | None = None
@@ -33,7 +33,7 @@ class AccountKeeper:
 
     def status(self) -> bytes:
         """Return the run's status for an observer, encoded. Raises StorageError, CorruptionError."""
-        return encoded_from_afar(self.read()[0], self._budget)
+        return encoded_from_afar(self.read()[0], self.budget)
 
     async def keep_cache(self, ledger: Ledger, every: float = REFRESH_EVERY) -> None:
         """Write the cache file whenever the ledger has many new rows, looking at it each `every` seconds.

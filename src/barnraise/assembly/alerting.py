@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import shutil
 import smtplib
 import socket
 import threading
@@ -16,16 +15,15 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any
 
-from barnraise.account.account import Account
-from barnraise.account.alerts import Alert, Vitals, Watch
-from barnraise.account.folded import OverTime
-from barnraise.account.nodes import BANNED, QUARANTINED
+from barnraise.account.alerts import Alert, Watch
+from barnraise.account.moment import RunMoment
+from barnraise.account.present import Present
+from barnraise.account.vitals import vitals_of
 from barnraise.assembly.account_keeper import AccountKeeper
-from barnraise.assembly.present import FINISHING, PAUSED, TRAINING, WAITING, Present, present_of
+from barnraise.assembly.present import present_of
 from barnraise.config.watch_sections import AlertsSection
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.text import printable
-from barnraise.ledger import Change, notes
 from barnraise.plan.alerts import secret_of, webhook_of
 
 if TYPE_CHECKING:
@@ -38,32 +36,7 @@ TRIES: tuple[float, ...] = (0.0, 2.0, 10.0)
 """Seconds before each try to deliver a message."""
 
 TIMEOUT = 10.0
-LOST = (Change.SILENT, Change.KILLED, Change.BROKE)
 EPOCH = "1970-01-01T00:00:00Z"
-
-
-def vitals_of(account: Account, over_time: OverTime, present: Present, now: float) -> Vitals:
-    """Return what alerts are about, at the time `now`."""
-    counts, standby = over_time.counts, present.standby
-    try:
-        free = float(shutil.disk_usage(account.run.path).free)
-    except OSError:
-        free = float("inf")
-    followed = bool(counts.events.get(notes.kind_of(notes.StandbyLost)))
-    return Vitals(
-        time=now,
-        working=present.state in (TRAINING, WAITING, PAUSED, FINISHING),
-        over=printable(account.finished),
-        waits_for=present.waits_for,
-        tokens=account.totals.tokens,
-        accepted=account.totals.accepted,
-        refused=account.totals.refused,
-        quarantined=sum(row.state in (QUARANTINED, BANNED) for row in present.rows),
-        lost=sum(counts.changes.get(change, 0) for change in LOST),
-        disk_free=free,
-        checkpoint_failures=counts.events.get(notes.kind_of(notes.CheckpointFailed), 0),
-        standby=(followed and not standby.name, standby.seconds, standby.unprotected),
-    )
 
 
 def message_of(run: str, alerts: Sequence[Alert], started: float) -> dict[str, Any]:
@@ -164,7 +137,7 @@ class Alerting:
     def look(self, present: Present, now: float, failed: str = "") -> None:
         """Look at the run once, and deliver what has changed. An account that cannot be read is left to others."""
         try:
-            vitals = vitals_of(*self._account.read(), present, now)
+            vitals = vitals_of(RunMoment(*self._account.read(), self._account.budget, True, present), now)
         except BarnraiseError:
             return
         with self._lock:

@@ -17,10 +17,10 @@ from prometheus_client.registry import Collector
 
 from barnraise import __version__
 from barnraise.account.counts import COUNTED
+from barnraise.account.moment import RunMoment
 from barnraise.account.nodes import PRESENT, NodeRow, in_order_of_interest
-from barnraise.assembly.present import STATES
+from barnraise.account.present import STATES
 from barnraise.core.text import LONGEST_NAME, printable
-from barnraise.dashboard.moment import RunMoment
 from barnraise.ledger import Change
 from barnraise.ledger.note import kind_of
 

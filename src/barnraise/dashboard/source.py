@@ -6,11 +6,12 @@ import asyncio
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Protocol
 
+from barnraise.account.moment import RunMoment
+from barnraise.account.present import Present
 from barnraise.assembly.account_keeper import AccountKeeper
 from barnraise.assembly.hosting import Host
-from barnraise.assembly.present import Present, present_of
+from barnraise.assembly.present import present_of
 from barnraise.config.load import load
-from barnraise.dashboard.moment import RunMoment
 from barnraise.ledger import RunDirectory
 
 PATIENCE = 2.0

@@ -113,3 +113,10 @@ def test_the_state_can_be_kept_in_a_file(tmp_path: Path) -> None:
     assert kept == found
     kept.add(9, joined(5000.0, "b"), None)  # type: ignore[arg-type]
     assert seconds(kept, "b", 5001.0)["waiting"] == 1.0
+
+
+@pytest.mark.parametrize("loss", [2.5, float("nan"), float("inf"), -1e30])
+def test_the_loss_that_a_node_tells_is_weighed_by_its_tokens_where_it_is_a_number(loss: float) -> None:
+    found = folded(joined(0.0, "a"), assigned(0.0, 1, "a"), judged(5.0, 1, "a", loss=loss))
+    tokens = found.totals(activity.TOKENS)[5 // int(found.width)]
+    assert sum(found.totals(activity.LOSS)) == (2.5 * tokens if loss == 2.5 else 0.0)

@@ -11,8 +11,8 @@ from barnraise.account.account import Account
 from barnraise.account.doubts import states
 from barnraise.account.folded import OverTime
 from barnraise.account.nodes import NodeRow
+from barnraise.account.present import FINISHED, INTERRUPTED, TRAINING, WAITING, Present, StandbyPresent
 from barnraise.account.waiting import recorded_waiting
-from barnraise.assembly.present import FINISHED, INTERRUPTED, TRAINING, WAITING, Present
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,8 @@ class RunMoment:
         if self.account.finished or not self.works:
             return FINISHED if self.account.finished else INTERRUPTED
         return WAITING if self.waits_for else TRAINING
+
+    @property
+    def standby(self) -> StandbyPresent:
+        """Return the standby, as far as it is known."""
+        return self.present.standby if self.present is not None else StandbyPresent()
