@@ -10,7 +10,7 @@ import msgspec
 
 from barnraise.account.metrics import value_text
 from barnraise.account.reducer import Kinds, Reducer
-from barnraise.core.text import LONGEST_NAME, printable
+from barnraise.core.text import LONGEST_NAME, LONGEST_SENTENCE, printable, shortened
 from barnraise.core.units import count_text, duration_text, loss_text
 from barnraise.ledger import Change, LedgerView, NodeChanged, Noted, notes
 
@@ -52,7 +52,10 @@ class Chronicle(Reducer):
         if not isinstance(decision, NodeChanged | Noted):
             return None
         told = self._node(decision) if isinstance(decision, NodeChanged) else self._event(decision)
-        return None if told is None else Happening(decision.time, told[0], decision.node, told[1])
+        if told is None:
+            return None
+        kind, text = told
+        return Happening(decision.time, kind, decision.node, shortened(text, LONGEST_SENTENCE))
 
     def take(self) -> list[Happening]:
         """Return what happened since the last call, which is kept no longer."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from barnraise.account.chronicle import ROUTINE, Chronicle, Happening
 from barnraise.account.story import sentence
 from barnraise.core.errors import UnknownNameError
-from barnraise.core.text import printable
+from barnraise.core.text import LONGEST_SENTENCE, printable, shortened
 from barnraise.core.units import bytes_text, count_text
 from barnraise.ledger import (
     Assigned,
@@ -130,4 +130,4 @@ def _routine(decision: Decision) -> tuple[str, str, str]:
 def _fields(note: Note) -> str:
     """Return a note without a sentence as its fields."""
     told = (f"{name} {printable(str(value))}" for name, value in notes.detail_of(note).items())
-    return f"{note.kind.replace('_', ' ')}: {', '.join(told)}"
+    return shortened(f"{printable(note.kind).replace('_', ' ')}: {', '.join(told)}", LONGEST_SENTENCE)

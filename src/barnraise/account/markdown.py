@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from barnraise.core.text import printable, visible
+from barnraise.core.text import printable, shortened, visible
+
+LONGEST_BLOCK = 100_000
+"""Characters of a block of text."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> Iterator[str]:
@@ -17,7 +20,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) 
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
-    """Yield `text` unchanged, in a block that it cannot end."""
+    """Yield `text`, but for what is invisible and too long, in a block that it cannot end."""
+    text = shortened(text, LONGEST_BLOCK)
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"

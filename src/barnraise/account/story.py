@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.core.text import LONGEST_NAME, printable
+from barnraise.core.text import LONGEST_NAME, LONGEST_SENTENCE, printable, shortened
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger import (
     Assigned,
@@ -84,7 +84,7 @@ _ASSIGNMENT_NOTES = ", ".join(
 
 def sentence(decision: Decision, number: int = 0) -> str:
     """Return the sentence for one row, of the story of assignment `number`; empty where the row has none."""
-    return _TELL[type(decision)](_named(decision), number)
+    return shortened(_TELL[type(decision)](_named(decision), number), LONGEST_SENTENCE)
 
 
 def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:

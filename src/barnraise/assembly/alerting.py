@@ -36,16 +36,18 @@ TRIES: tuple[float, ...] = (0.0, 2.0, 10.0)
 """Seconds before each try to deliver a message."""
 
 TIMEOUT = 10.0
+LONGEST_SUMMARY = 500
 EPOCH = "1970-01-01T00:00:00Z"
 
 
 def message_of(run: str, alerts: Sequence[Alert], started: float) -> dict[str, Any]:
     """Return alerts in the form of Alertmanager's webhooks (version 4); `started` is the Unix time of their time 0."""
+    run = printable(run)
     told = [
         {
             "status": "resolved" if alert.until is not None else "firing",
             "labels": {"alertname": alert.name, "severity": alert.severity, "run": run},
-            "annotations": {"summary": f"{run}: {alert.summary}"},
+            "annotations": {"summary": printable(f"{run}: {alert.summary}", LONGEST_SUMMARY)},
             "startsAt": _moment(started + alert.since),
             "endsAt": _moment(started + alert.until) if alert.until is not None else EPOCH,
             "generatorURL": "",
@@ -73,7 +75,8 @@ def _moment(seconds: float) -> str:
 
 def mail_of(run: str, alerts: Sequence[Alert], section: AlertsSection) -> EmailMessage:
     """Return alerts as a mail."""
-    lines = [f"{'resolved' if one.until is not None else one.severity}: {one.summary}" for one in alerts]
+    run, states = printable(run), ["resolved" if one.until is not None else one.severity for one in alerts]
+    lines = [printable(f"{state}: {one.summary}", LONGEST_SUMMARY) for state, one in zip(states, alerts, strict=True)]
     mail = EmailMessage()
     mail["Subject"] = printable(f"[barnraise] {run}: {lines[0]}", 150)
     mail["From"] = section.email_from or section.email_to[0]

@@ -147,7 +147,7 @@ def _lines(shown: RunStatus) -> list[Text]:
     style = {RUNNING: "green", "interrupted": "yellow"}.get(shown.state, "")
     pid = shown.told.get("pid")
     detail = f" (process {pid})" if pid else f": {printable(shown.finished)}" if shown.finished else ""
-    lines = [Text.assemble((shown.run, "bold"), "  ", (shown.state, style), detail), Text()]
+    lines = [Text.assemble((printable(shown.run), "bold"), "  ", (shown.state, style), detail), Text()]
     for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *shown.facts]:
         curve = f"  {sparkline(shown.losses)}" if label == "loss" else ""
         lines.append(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))

@@ -59,8 +59,9 @@ class UnknownNameError(InputError):
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
         close = nearest(name, known)
-        hint = f"; did you mean '{close}'?" if close else ""
-        super().__init__(f"unknown {what} '{printable(name, 80)}'{hint} (known: {', '.join(known) or 'none'})")
+        hint = f"; did you mean '{printable(close, 80)}'?" if close else ""
+        told = ", ".join(printable(one, 80) for one in known) or "none"
+        super().__init__(f"unknown {printable(what)} '{printable(name, 80)}'{hint} (known: {told})")
         self.name, self.suggestion = name, close
 
 

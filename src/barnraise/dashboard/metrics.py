@@ -21,12 +21,14 @@ from barnraise.account.moment import RunMoment
 from barnraise.account.nodes import PRESENT, NodeRow, in_order_of_interest
 from barnraise.account.present import STATES
 from barnraise.core.text import LONGEST_NAME, printable
+from barnraise.core.types import KINDS
 from barnraise.ledger import Change
 from barnraise.ledger.note import kind_of
 
 MOST_WORKERS = 1000
 """Workers with figures of their own: those present first, then those with the most tokens."""
 
+OTHER = "other"
 OUTCOMES = ("accepted", "refused", "discarded")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -101,7 +103,9 @@ def _counted(seen: RunMoment) -> Iterator[Metric]:
     events = {kind_of(note): 0 for note in COUNTED} | counts.events  # from 0 on, so that the first one is an increase
     yield _by("counter", "events", "Events by kind.", "kind", events)
     yield _counter("malformed_frames", "Frames that could not be read.", counts.frames)
-    sent = seen.over_time.activity.sent
+    sent = Counter[str]()
+    for kind, size in seen.over_time.activity.sent.items():
+        sent[kind if kind in KINDS else OTHER] += size  # a ledger of another version may have kinds of its own
     yield _by("counter", "result_bytes", "Bytes of results by kind of task.", "kind", sent)
 
 
@@ -118,7 +122,7 @@ def _workers(rows: Sequence[NodeRow]) -> Iterator[Metric]:
     states = Counter(row.state for row in rows)
     yield _by("gauge", "workers", "Workers by state.", "state", dict.fromkeys(PRESENT, 0) | states)
     shown = in_order_of_interest(rows, MOST_WORKERS)
-    names = [printable(row.name, LONGEST_NAME) for row in shown]
+    names = list(_distinct(printable(row.name, LONGEST_NAME) for row in shown))
     tokens = CounterMetricFamily("barnraise_worker_tokens", "Tokens of a worker.", labels=["worker"])
     judged = CounterMetricFamily("barnraise_worker_contributions", "A worker's.", labels=["worker", "outcome"])
     rate = GaugeMetricFamily(
@@ -133,6 +137,18 @@ def _workers(rows: Sequence[NodeRow]) -> Iterator[Metric]:
         if row.seen is not None:
             silent.add_metric([name], row.seen)
     yield from (tokens, judged, rate, silent)
+
+
+def _distinct(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names with a number behind those that look like an earlier one: a label's value is there once."""
+    seen = set[str]()
+    for name in names:
+        number, told = 1, name
+        while told in seen:
+            number += 1
+            told = f"{name[: LONGEST_NAME - 10]} ({number})"
+        seen.add(told)
+        yield told
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
