@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -97,6 +98,64 @@ def test_a_run_without_workers_is_finished(barnraise, run_file) -> None:
     again = barnraise("finish", str(run_dir), "--json")
     assert again.wait() == 0, again.text()
     assert again.json() == finish.json()
+
+
+def test_the_host_pauses_a_run_which_rests_through_a_crash_until_it_is_continued(barnraise, run_file) -> None:
+    def given() -> int:
+        with LedgerView(run_dir / "ledger.sqlite") as view:
+            return len(view.assignments())
+
+    def told(*arguments: str) -> str:
+        command = barnraise(*arguments)
+        assert command.wait() == 0, command.text()
+        return command.out.read_text()
+
+    def rests(process: Process, seconds: float = 3.0) -> None:
+        """Check that no task is given for a while, though workers are there."""
+        process.wait_for(both_live)
+        before, until = given(), time.monotonic() + seconds
+        process.wait_for(lambda _: time.monotonic() > until or given() > before)
+        assert given() == before
+        assert json.loads(told("status", str(run_dir), "--json"))["state"] == "paused"
+
+    def both_live(_: str) -> bool:
+        with LedgerView(run_dir / "ledger.sqlite") as view:
+            return {node.node for node in view.nodes() if node.change == "joined"} == {"one", "two"}
+
+    train = barnraise("train", str(run_file(training=ENDLESS)), "--plain")
+    run_dir = run_dir_of(train)
+    train.wait_for(accepted(run_dir, 5))
+    assert told("pause", str(run_dir), "--reason", "night").splitlines() == [
+        "the run is paused", f"to continue it: barnraise continue {run_dir}"
+    ]  # fmt: skip
+    assert told("pause", str(run_dir)).startswith("the run is paused already: the host paused the run: night\n")
+    rests(train)
+    train.wait_for(lambda text: "  paused: the host paused the run: night" in text)
+    train.kill()
+    resumed = barnraise("resume", str(run_dir), "--plain")
+    resumed.wait_for(lambda text: "controller was started again" in text or "paused: the host" in text)
+    rests(resumed)
+    assert told("story", str(run_dir), "one").count("one waits: the host paused the run: night") >= 1
+    assert told("continue", str(run_dir)) == "the run continues\n"
+    with LedgerView(run_dir / "ledger.sqlite") as view:
+        count = view.totals().accepted
+    resumed.wait_for(accepted(run_dir, count + 5))
+    assert told("continue", str(run_dir)) == "the host has not paused the run\n"
+    resumed.kill()
+    assert (
+        told("pause", str(run_dir)).splitlines()[0] == "the run is paused as soon as it resumes; no controller runs now"
+    )
+    again = barnraise("resume", str(run_dir), "--plain")
+    again.wait_for(lambda text: "paused: the host paused the run" in text)
+    rests(again)
+    finish = barnraise("finish", str(run_dir), "--json")
+    assert finish.wait() == 0, finish.text() + again.text()
+    assert again.wait() == 0, again.text()
+    assert finished(run_dir) == ["asked to finish"]
+    refused = barnraise("pause", str(run_dir))
+    assert refused.wait() == 2
+    assert "is over: asked to finish; it cannot be paused" in refused.text()
+    once_in_versions(run_dir)
 
 
 @pytest.mark.parametrize("command", ["train", "serve"])

@@ -18,6 +18,7 @@ import pytest
 from barnraise.account.account import AccountReader
 from barnraise.account.alerts import Alert
 from barnraise.account.moment import RunMoment
+from barnraise.account.pauses import Pauses
 from barnraise.account.present import Present, StandbyPresent
 from barnraise.account.vitals import vitals_of
 from barnraise.assembly import alerting
@@ -124,6 +125,11 @@ def test_vitals_are_those_of_the_ledger_and_of_the_controller(tmp_path: Path) ->
     assert (vitals.tokens, vitals.accepted, vitals.lost, vitals.checkpoint_failures) == (400, 1, 1, 1)
     assert vitals.standby == (True, 0.0, 0)
     assert vitals.working
+    paused = replace(account, merging=replace(account.merging, pauses=Pauses(host="the host paused the run")))
+    rests = replace(PRESENT, state="paused")
+    assert not vitals_of(RunMoment(paused, over_time, 1000, True, rests), 5.0).working
+    short = replace(account, merging=replace(account.merging, pauses=Pauses(rule="1 live nodes")))
+    assert vitals_of(RunMoment(short, over_time, 1000, True, rests), 5.0).working, "the host is to find workers"
     followed = replace(PRESENT, standby=StandbyPresent("s", 4, 7.0))
     again = vitals_of(RunMoment(account, over_time, 1000, True, followed), 5.0)
     assert again.standby == (False, 7.0, 0)

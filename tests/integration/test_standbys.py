@@ -23,10 +23,10 @@ from barnraise.assembly.standby import check
 from barnraise.config.load import load
 from barnraise.controller.standby.follower import Applicant, Follower
 from barnraise.controller.standby.incoming_files import IncomingFiles
-from barnraise.controller.state.events import Admitted, InterruptRequested
+from barnraise.controller.state.events import Admitted, ContinueRequested, InterruptRequested, PauseRequested
 from barnraise.core.errors import InviteError, RunDirectoryError, SupersededError, WireError
 from barnraise.core.types import Blob, NodeProfile
-from barnraise.ledger import Checkpoints, Ledger, RunDirectory, notes
+from barnraise.ledger import Checkpoints, Ledger, LedgerView, RunDirectory, notes
 from barnraise.ledger.copying import TERM, LedgerCopy
 from barnraise.plan.purpose import SERVE
 from barnraise.plan.resolve import resolve
@@ -163,6 +163,32 @@ def test_a_copy_can_be_resumed_and_has_a_far_higher_epoch(tmp_path: Path, use_zm
     assert (copy.keys / "controller.json").stat().st_mode & 0o777 == 0o600
     plan = resolve(load(copy.run_file), purpose=SERVE)
     asyncio.run(open_host(copy, plan, lambda text: None).close())
+
+
+def test_a_copy_of_a_paused_run_is_paused(tmp_path: Path) -> None:
+    run = run_directory(tmp_path)
+
+    async def play() -> None:
+        async with leading(run, tmp_path) as (led, _), led.follower() as follower:
+            following = asyncio.ensure_future(follower.follow())
+            await led.complete(follower, following)
+            await led.host.server.settle(PauseRequested("night"))
+            await led.complete(follower, following)
+            following.cancel()
+
+    within(60, play())
+    copy = RunDirectory(tmp_path / "copy" / run.path.name)
+
+    async def take_over() -> None:
+        async with leading(copy, tmp_path) as (led, _):
+            progress = led.host.machine.state.progress
+            assert progress.host_paused == "the host paused the run: night"
+            await led.host.server.settle(ContinueRequested())
+            assert not progress.host_paused
+            with LedgerView(copy.ledger) as view:
+                assert len(view.events(notes.HostContinued)) == 1
+
+    within(60, take_over())
 
 
 def test_a_copy_that_is_changed_while_it_follows_is_not_taken_over(tmp_path: Path) -> None:

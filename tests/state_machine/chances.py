@@ -273,6 +273,12 @@ class RunChance:
         if self.engine.finished is not None and not self.engine.state.progress.finished:
             self.engine.crash()
 
+    def pause(self, node: str) -> None:
+        self.engine.handle(ev.PauseRequested(self.rng.choice(["", "maintenance"])))
+
+    def carry_on(self, node: str) -> None:
+        self.engine.handle(ev.ContinueRequested())
+
     def revoke(self, node: str) -> None:
         self.engine.handle(ev.RevokeRequested(node, "it lies"))
 
@@ -298,6 +304,8 @@ class RunChance:
         (stop, 0.2),
         (interrupt, 0.5),
         (revoke, 0.3),
+        (pause, 1),
+        (carry_on, 4),
     ]
 
 

@@ -644,7 +644,7 @@ class Account:
         self.live: set[str] = set()
         self.owners: dict[str, str] = {}  # node -> owner
         self.lent: set[str] = set()  # nodes that said for how long
-        self.closed = self.final = self.flushing = False
+        self.closed = self.final = self.flushing = self.host_paused = False
         self.cursor = 0
         self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
 
@@ -697,6 +697,12 @@ class Account:
             assert not self.flushing
             assert sum(self.accepted[i].tokens for i in self.accepted) >= self.settings.tokens
             self.flushing = True
+        elif isinstance(d, Noted) and d.kind in ("host_paused", "host_continued"):
+            assert self.host_paused == (d.kind == "host_continued")
+            assert not self.final
+            self.host_paused = not self.host_paused
+        elif isinstance(d, Noted) and d.kind == "stopping":
+            self.host_paused = False
         elif isinstance(d, Noted) and d.kind == "evaluated":
             self.measured.noted(d.note.version, d.note.loss, self.last_loss, d.note.owners)
         elif isinstance(d, Noted) and d.kind == "disputed":
@@ -901,6 +907,7 @@ class Account:
         opened = {i for i, member in tasks.members.items() if member.stage == "open"} if tasks is not None else set()
         assert opened == current, "the tasks of the round"
         assert state.progress.final == self.final
+        assert bool(state.progress.host_paused) == self.host_paused
         for node in state.nodes.values():
             assert sorted(node.open) == sorted(i for i, work in state.works.items() if work.node == node.id)
             assert len(node.verdicts) <= MOST_OPEN
@@ -1040,6 +1047,7 @@ class Engine:
         if isinstance(message, Assign):
             task = message.task
             if not isinstance(task, Flush):
+                assert not self.account.host_paused or self.account.final, "work while the host paused the run"
                 self.leases.assigned(node, self.now, self.account.live)
             account = self.account
             assert (account.beside | account.tasks)[task.id].node == node
@@ -1291,6 +1299,7 @@ class Engine:
 
     def finish(self, rounds: int = 200) -> None:
         """From here on everything goes well: the run must come to its end."""
+        self.handle(ev.ContinueRequested())
         good = [f"good{i}" for i in range(max(2, self.settings.versions.minimum_nodes))]
         for node in list(self.state.nodes):
             self.handle(ev.Lost(node, "gone"))

@@ -193,6 +193,7 @@ class AccountReader:
             merging=replace(
                 merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
                 made=version.made,
+                pauses=newest.pauses,
                 gathered=len({pending.node for pending in found.tallies.pending.values()}),
             ),
             dispatch=Dispatched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
@@ -29,8 +30,8 @@ Severity = Literal["page", "warn", "info"]
 class Vitals(NamedTuple):
     """The state of a run at one moment, as far as alerts need it; counts are over the whole run.
 
-    `working` says that it should make progress, `over` why it has ended, if it has. `standby_gone` says that a standby
-    has followed, and none does now.
+    `working` says that it should make progress: it is neither over nor paused by its host. `over` is why it has ended,
+    if it has. `standby` says whether one has followed and none does now, and how far it is behind.
     """
 
     time: float  # seconds of a clock that never stands still
@@ -58,15 +59,20 @@ class Alert(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """One condition: `told` returns what is wrong, "" for nothing; it fires once that has held for `hold` seconds."""
+    """One condition: `told` returns what is wrong, "" for nothing; it fires once that has held for `hold` seconds.
+
+    It gets the oldest vitals of the last WINDOW seconds and the newest; where `at_work`, the oldest since the run
+    works.
+    """
 
     severity: Severity
     hold: float
     told: Callable[[Vitals, Vitals], str]
+    at_work: bool = False
 
 
 def _no_progress(old: Vitals, new: Vitals) -> str:
-    if not new.working or new.time - old.time < WINDOW or new.tokens > old.tokens:
+    if new.time - old.time < WINDOW or new.tokens > old.tokens:
         return ""
     waits = f": {new.waits_for}" if new.waits_for else ""
     return f"no contribution was accepted for {duration_text(new.time - old.time)}{waits}"
@@ -85,7 +91,7 @@ def _standby_late(old: Vitals, new: Vitals) -> str:
 
 
 RULES: Mapping[str, Condition] = {
-    "no_progress": Condition("page", 0.0, _no_progress),
+    "no_progress": Condition("page", 0.0, _no_progress, at_work=True),
     "refusals": Condition("warn", 60.0, _refusals),
     "quarantine": Condition(
         "warn", 0.0, lambda old, new: f"{count_text(new.quarantined, 'worker')} quarantined" if new.quarantined else ""
@@ -126,7 +132,7 @@ RULES: Mapping[str, Condition] = {
     ),
     "over": Condition("info", 0.0, lambda old, new: f"the run is over: {new.over}" if new.over else ""),
 }
-"""All conditions by name; each gets the oldest vitals of the last WINDOW seconds, and the newest."""
+"""All conditions by name."""
 
 
 class Watch:
@@ -135,6 +141,7 @@ class Watch:
     def __init__(self) -> None:
         self._seen: deque[Vitals] = deque()
         self._since: dict[str, float] = {}
+        self._rested = -math.inf  # when the run did not work last
         self.firing: dict[str, Alert] = {}
 
     def look(self, vitals: Vitals) -> list[Alert]:
@@ -143,9 +150,12 @@ class Watch:
         seen.append(vitals)
         while len(seen) > 2 and seen[1].time <= vitals.time - WINDOW:
             seen.popleft()
+        if not vitals.working:
+            self._rested = vitals.time
+        at_work = next((one for one in seen if one.time > self._rested), vitals)
         changed = []
         for name, rule in RULES.items():
-            told = rule.told(seen[0], vitals)
+            told = rule.told(at_work if rule.at_work else seen[0], vitals)
             if not told:
                 self._since.pop(name, None)
                 if (alert := self.firing.pop(name, None)) is not None:

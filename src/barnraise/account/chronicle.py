@@ -120,6 +120,7 @@ def _filled_in(note: notes.Note, node: str) -> str:
 
 _TOLD: dict[type[notes.Note], Callable[[Any, str], str]] = {
     **{note: _filled_in for note in notes.Note.__subclasses__() if note.sentence},
+    notes.HostPaused: lambda note, _: printable(note.why),
     notes.Evaluated: _evaluated,
     notes.Disputed: _disputed,
     notes.Measured: _measured,

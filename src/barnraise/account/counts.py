@@ -18,6 +18,8 @@ COUNTED: tuple[type[notes.Note], ...] = (
     notes.DurabilityLowered,
     notes.Evaluated,
     notes.HeldOff,
+    notes.HostContinued,
+    notes.HostPaused,
     notes.MetricFailed,
     notes.Offended,
     notes.Paused,

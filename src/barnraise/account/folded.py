@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from barnraise.account import pauses
 from barnraise.account.activity import Activity
 from barnraise.account.chronicle import Chronicle
 from barnraise.account.counts import EventCounts
@@ -16,6 +17,7 @@ from barnraise.account.loss_curve import LossCurve
 from barnraise.account.matched import MarketCurve, Matchings
 from barnraise.account.merging import NewestVersion
 from barnraise.account.metrics import Metrics
+from barnraise.account.pauses import Pauses
 from barnraise.account.reducer import Kinds, Reducer, Timeline
 from barnraise.account.tallies import Tallies
 from barnraise.ledger import Assigned, Decision, Judged, LedgerView, Noted, notes
@@ -36,13 +38,16 @@ class Foreseen(Reducer):
 class NewestNotes(Reducer):
     """The newest notes of some kinds; `run_file` is what counts of the run file."""
 
-    kinds: ClassVar[Kinds] = (notes.Traffic, notes.Employed, notes.BufferSize, notes.RunFile, notes.Finished)
+    kinds: ClassVar[Kinds] = (
+        notes.Traffic, notes.Employed, notes.BufferSize, notes.RunFile, notes.Finished, *pauses.KINDS
+    )  # fmt: skip
 
     traffic: notes.Traffic | None = None
     employed: notes.Employed | None = None
     buffer_size: notes.BufferSize | None = None
     run_file: dict[str, Any] = msgspec.field(default_factory=dict)
     finished: str = ""
+    pauses: Pauses = Pauses()
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
         note = decision.note if isinstance(decision, Noted) else None
@@ -56,6 +61,8 @@ class NewestNotes(Reducer):
             self.run_file = note.content
         elif isinstance(note, notes.Finished):
             self.finished = note.reason
+        elif isinstance(decision, Noted):
+            self.pauses = self.pauses.after(decision)
 
 
 class OverTime(msgspec.Struct):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from barnraise.account.pauses import Pauses
 from barnraise.account.reducer import Kinds, Reducer
 from barnraise.config.aliases import canonical
 from barnraise.config.policy_sections import AggregationSection, TrustSection
@@ -27,7 +28,7 @@ class Merging:
     where there is none, and its rule was for `f` attackers among them (None: the rule has no such number), which it
     withstood if that was `guaranteed`. `odds`: the probability of more liars, by their assumed share. The loss gate has
     left out `excluded` updates so far. The newest version was `made` at that time of the run's clock, and the next one
-    has contributions of `gathered` nodes.
+    has contributions of `gathered` nodes, unless `pauses` say why the run rests.
     """
 
     buffer_size: int = 0
@@ -38,6 +39,7 @@ class Merging:
     excluded: int = 0
     made: float = 0.0
     gathered: int = 0
+    pauses: Pauses = field(default_factory=Pauses)
 
 
 class NewestVersion(Reducer):

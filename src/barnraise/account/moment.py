@@ -11,7 +11,7 @@ from barnraise.account.account import Account
 from barnraise.account.doubts import states
 from barnraise.account.folded import OverTime
 from barnraise.account.nodes import NodeRow
-from barnraise.account.present import FINISHED, INTERRUPTED, TRAINING, WAITING, Present, StandbyPresent
+from barnraise.account.present import FINISHED, INTERRUPTED, PAUSED, TRAINING, WAITING, Present, StandbyPresent
 from barnraise.account.waiting import recorded_waiting
 
 
@@ -59,6 +59,8 @@ class RunMoment:
             return self.present.state
         if self.account.finished or not self.works:
             return FINISHED if self.account.finished else INTERRUPTED
+        if self.account.merging.pauses.told:
+            return PAUSED
         return WAITING if self.waits_for else TRAINING
 
     @property

@@ -10,13 +10,13 @@ from barnraise.account import account, nodes
 from barnraise.account.account import Account, AccountReader
 from barnraise.account.chronicle import of_note
 from barnraise.account.doubts import waiting_text
-from barnraise.account.run_status import state
+from barnraise.account.run_status import WORKING, state
 from barnraise.account.waiting import recorded_waiting
 from barnraise.config.load import load
 from barnraise.core.errors import BarnraiseError, RunDirectoryError
 from barnraise.ledger import RunDirectory
 
-RUNNING, UNREADABLE = "running", "unreadable"
+UNREADABLE = "unreadable"
 
 
 class RunRow(NamedTuple):
@@ -69,7 +69,7 @@ class RunList:
         for gone in self._readers.keys() - paths:
             self._readers.pop(gone).close()
         rows = [(self._row(path), path) for path in paths]
-        rows.sort(key=lambda item: (item[0].state != RUNNING, RunDirectory(item[1]).unchanged_for()))
+        rows.sort(key=lambda item: (item[0].state not in WORKING, RunDirectory(item[1]).unchanged_for()))
         return [row for row, _ in rows]
 
     def _paths(self) -> list[Path]:

@@ -13,10 +13,15 @@ from barnraise.account.account import Account
 from barnraise.account.chronicle import Happening, plain
 from barnraise.account.doubts import states, waiting_text
 from barnraise.account.facts import facts
+from barnraise.account.present import FINISHED, INTERRUPTED, PAUSED
 from barnraise.account.waiting import recorded_waiting
 from barnraise.core.errors import CorruptionError
 from barnraise.core.text import printable
 from barnraise.ledger import Head, LedgerView, RunDirectory, seal
+
+RUNNING = "running"
+WORKING = (RUNNING, PAUSED)
+"""The states of a run that has a controller."""
 
 MOST_EVENTS = 8
 """Events in the status."""
@@ -66,6 +71,8 @@ def status_of(account: Account, budget: int, pid: int | None, marks: Marks) -> R
         now = account.end + account.run.unchanged_for()
         told = recorded_waiting(account, now), waiting_text(account.dispatch.doubts, now)
         lines += [("waiting", text) for text in told if text]
+    elif account.merging.pauses.host and not account.finished:
+        lines.append(("paused", f"{printable(account.merging.pauses.host)}; it stays paused when it is resumed"))
     return RunStatus(
         run=account.run.path.name,
         state=state(account, pid),
@@ -150,6 +157,7 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
         "state": state(account, pid),
         "pid": pid,
         "finished": account.finished or None,
+        "paused_by_host": account.merging.pauses.host or None,
         "budget": budget,
         "rows": marks.head.rows,
         "head": marks.head.digest,
@@ -175,7 +183,9 @@ def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
 
 
 def state(account: Account, pid: int | None) -> str:
-    """Return running, finished, or interrupted: then it can be resumed."""
-    if pid is not None:
-        return "running"
-    return "finished" if account.finished else "interrupted"
+    """Return running, paused, finished, or interrupted: then it can be resumed."""
+    if account.finished and pid is None:
+        return FINISHED
+    if pid is None:
+        return INTERRUPTED
+    return PAUSED if account.merging.pauses.told and not account.finished else RUNNING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ def of_assignment(view: LedgerView, number: int) -> list[Line]:
     ]
     for row_id, closed in view.find(VersionClosed, _HELD, number):
         found += [(row_id, closed), *view.find(VersionMade, "version = ?", closed.version)]
-    return _told(found, number)
+    return _in_order(_lines(found, number))
 
 
 def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
@@ -61,9 +61,29 @@ def of_node(view: LedgerView, node: str, last: int = 0) -> list[Line]:
         *view.find(Judged, "node = ?", node, last=last),
         *view.find(Noted, "node = ?", node, last=last),
     ]
-    return _told(found)[-last:]
+    return _in_order([*_lines(found), *_held_up(view, node)])[-last:]
 
 
+def _held_up(view: LedgerView, node: str) -> Iterator[tuple[int, Line]]:
+    """Yield when the node begins to wait because the host paused the run, and when it may have tasks again, by rows."""
+    pauses = view.find(Noted, f"kind IN ({_PAUSES})")
+    if not pauses:
+        return
+    name, here, why = printable(node, LONGEST_NAME), False, ""
+    changes: list[tuple[int, Decision]] = [*view.find(NodeChanged, "node = ?", node), *pauses]
+    for row, decision in sorted(changes, key=lambda item: item[0]):
+        waited = here and why
+        if isinstance(decision, Noted):
+            why = decision.note.why if isinstance(decision.note, notes.HostPaused) else ""
+        elif isinstance(decision, NodeChanged) and decision.change not in (Change.ENROLLED, Change.REKEYED):
+            here = not decision.change.gone
+        if here and why and not waited:
+            yield row, Line(decision.time, f"{name} waits: {printable(why)}", decision)
+        elif here and waited and not why:
+            yield row, Line(decision.time, f"{name} no longer waits: the pause is over", decision)
+
+
+_PAUSES = ", ".join(f"'{notes.kind_of(note)}'" for note in (notes.HostPaused, notes.HostContinued, notes.Stopping))
 _HELD = "EXISTS (SELECT 1 FROM json_each(contributions) WHERE value = ?)"
 _ASSIGNMENT_NOTES = ", ".join(
     f"'{notes.kind_of(note)}'"
@@ -87,13 +107,14 @@ def sentence(decision: Decision, number: int = 0) -> str:
     return shortened(_TELL[type(decision)](_named(decision), number), LONGEST_SENTENCE)
 
 
-def _told(found: Sequence[tuple[int, Decision]], number: int = 0) -> list[Line]:
-    lines = []
-    for _, decision in sorted(found, key=lambda item: item[0]):
-        text = sentence(decision, number)
-        if text:
-            lines.append(Line(decision.time, text, decision))
-    return lines
+def _lines(found: Iterable[tuple[int, Decision]], number: int = 0) -> Iterator[tuple[int, Line]]:
+    for row, decision in found:
+        if text := sentence(decision, number):
+            yield row, Line(decision.time, text, decision)
+
+
+def _in_order(lines: Iterable[tuple[int, Line]]) -> list[Line]:
+    return [line for _, line in sorted(lines, key=lambda item: item[0])]
 
 
 def _named(decision: Decision) -> Decision:

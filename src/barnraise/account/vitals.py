@@ -24,7 +24,7 @@ def vitals_of(seen: RunMoment, now: float) -> Vitals:
     followed = bool(counts.events.get(notes.kind_of(notes.StandbyLost)))
     return Vitals(
         time=now,
-        working=seen.state in (TRAINING, WAITING, PAUSED, FINISHING),
+        working=seen.state in (TRAINING, WAITING, PAUSED, FINISHING) and not account.merging.pauses.host,
         over=printable(account.finished),
         waits_for=seen.waits_for,
         tokens=account.totals.tokens,

@@ -23,11 +23,12 @@ MOST_TOLD = 4
 def waiting_for(state: State, holds: Mapping[str, TaskHold], now: float, patience: float = PATIENCE) -> str:
     """Return what the run waits for at `now`; empty while it makes versions, or is too young to tell.
 
-    `holds` are the nodes that take part and get no tasks now.
+    A pause by the host does not count as time without a version. `holds` are the nodes that take part and get no tasks
+    now.
     """
     if not state.num_live:
         return "waiting for workers"
-    silent = now - state.newest.time
+    silent = now - max(state.newest.time, state.progress.continued)
     if silent < patience or state.progress.final:
         return ""
     if state.closing is not None:
@@ -61,8 +62,11 @@ def _listed(what: str, told: Sequence[str]) -> str:
 
 def recorded_waiting(account: Account, now: float) -> str:
     """Return the same of a run that works, from its ledger alone, at the time `now` of its clock."""
-    silent, lacking = now - account.merging.made, account.merging.buffer_size - account.merging.gathered
-    if account.finished or silent < PATIENCE or lacking <= 0:
+    merging = account.merging
+    if account.finished or merging.pauses.told:
+        return "" if account.finished else merging.pauses.told
+    silent, lacking = now - max(merging.made, merging.pauses.continued), merging.buffer_size - merging.gathered
+    if silent < PATIENCE or lacking <= 0:
         return ""
     return _no_version(silent, account.totals.version, f"contributions of {count_text(lacking, 'more node')}")
 

@@ -11,10 +11,27 @@ from barnraise.assembly import requests
 from barnraise.assembly.ending import Summary, is_over, sealed, summarise
 from barnraise.assembly.exporting import Exported, export_model
 from barnraise.core.errors import CorruptionError
+from barnraise.core.program import program
 from barnraise.ledger import RunDirectory
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Voice
+
+
+ASKED = requests.FinishRun("asked to finish")
+
+
+def ask_to_finish(run: RunDirectory, patience: float) -> str:
+    """Ask the run's controller to finish, without waiting for the end; without one the next does.
+
+    Return a sentence about it. Raises RunDirectoryError, StorageError.
+    """
+    if _over(run):
+        return "the run is over already"
+    outcome = requests.taken_up(run, requests.put(run, ASKED), patience)
+    if outcome is requests.Uptake.KEPT:
+        return f"the run finishes as soon as it resumes; no controller runs now (or: {program()} finish {run.path})"
+    return "the run finishes: it makes and measures a last version of the contributions accepted so far"
 
 
 def finish(run: RunDirectory, voice: Voice) -> Summary | Exported:
@@ -35,7 +52,7 @@ def _finish(run: RunDirectory, voice: Voice) -> Summary:
         return over
     with ExitStack() as stack:
         if not _over(run):
-            request = requests.put(run, requests.FinishRun("asked to finish"))
+            request = requests.put(run, ASKED)
             stack.callback(request.unlink, missing_ok=True)
             if (pid := run.holder()) is not None:
                 voice.say(f"asked process {pid} to finish")

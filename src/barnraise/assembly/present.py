@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from barnraise.account.nodes import HELD_OFF, SUSPECT, living
+from barnraise.account.pauses import Pauses
 from barnraise.account.present import FINISHED, FINISHING, PAUSED, TRAINING, WAITING, Present, StandbyPresent
 from barnraise.account.waiting import waiting_for
 from barnraise.core.text import printable
@@ -46,8 +47,8 @@ def _condition(host: Host, snapshot: Snapshot, now: float) -> tuple[str, str]:
         return FINISHED, f"finished: {printable(progress.finished)}"
     if progress.final or progress.stopping:
         return FINISHING, "finishing: measuring and saving the last version"
-    if progress.paused:
-        return PAUSED, f"paused: {printable(progress.paused)}"
+    if paused := Pauses(progress.paused, progress.host_paused).told:
+        return PAUSED, paused
     waits = waiting_for(host.machine.state, snapshot.holds, now)
     return WAITING if waits else TRAINING, waits
 

@@ -6,14 +6,17 @@ durable, so that a crash loses none, and handling one again changes nothing more
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnraise.controller.state.events import Event, RevokeRequested, StopRequested
+from barnraise.controller.state.events import ContinueRequested, Event, PauseRequested, RevokeRequested, StopRequested
 from barnraise.core.decoding import MALFORMED
 from barnraise.ledger import RunDirectory
 
@@ -43,7 +46,23 @@ class RevokeNode(msgspec.Struct, frozen=True, tag_field="kind", tag="revoke"):
         return RevokeRequested(self.node, self.reason)
 
 
-Request = FinishRun | RevokeNode
+class PauseRun(msgspec.Struct, frozen=True, tag_field="kind", tag="pause"):
+    """Asks to assign no tasks until the run is continued; the `reason` may be ""."""
+
+    reason: str
+
+    def event(self) -> Event:
+        return PauseRequested(self.reason)
+
+
+class ContinueRun(msgspec.Struct, frozen=True, tag_field="kind", tag="continue"):
+    """Asks to assign tasks again."""
+
+    def event(self) -> Event:
+        return ContinueRequested()
+
+
+Request = FinishRun | RevokeNode | PauseRun | ContinueRun
 
 TAKE_OVER = "take-over"
 """A request to the standby that keeps a copy, by the name of its file: controllers ignore it."""
@@ -74,16 +93,49 @@ def take_over_wanted(run: RunDirectory) -> bool:
     return True
 
 
-def taken_up(run: RunDirectory, path: Path) -> bool:
-    """Wait while a controller runs, and return whether one handled the request.
+class Uptake(Enum):
+    """A request's outcome: a controller handled it, none runs, or the one that runs has not handled it yet.
 
-    Otherwise it is kept for the next one.
+    In the last two cases it is kept, for the next controller or for this one.
     """
+
+    HANDLED = "handled"
+    KEPT = "kept"
+    WAITING = "waiting"
+
+
+def taken_up(run: RunDirectory, path: Path, patience: float = math.inf) -> Uptake:
+    """Wait for at most `patience` seconds while a controller runs, and return the outcome of the request."""
+    until = time.monotonic() + patience
     while path.exists():
         if run.holder() is None:
-            return not path.exists()
+            return Uptake.KEPT if path.exists() else Uptake.HANDLED
+        if time.monotonic() >= until:
+            return Uptake.WAITING
         time.sleep(PATIENCE)
-    return True
+    return Uptake.HANDLED
+
+
+def ask(run: RunDirectory, request: Request, done: str, patience: float = math.inf) -> str:
+    """Put a request, wait as `taken_up`, and return the sentence for a person; `done` is it once it is handled.
+
+    Raises StorageError.
+    """
+    outcome = taken_up(run, put(run, request), patience)
+    if outcome is Uptake.KEPT:
+        return f"{done} as soon as it resumes; no controller runs now"
+    if outcome is Uptake.WAITING:
+        return "the run's controller was asked to, and has not answered yet"
+    return done
+
+
+def kept(run: RunDirectory) -> list[Request]:
+    """Return the requests that no controller has handled yet, the oldest first; unreadable files are left out."""
+    found = []
+    for path in sorted(run.requests.glob("*.json")):
+        with suppress(OSError, *MALFORMED):
+            found.append(msgspec.json.decode(path.read_bytes(), type=Request))
+    return found
 
 
 async def obey(run: RunDirectory, server: Server, warn: Callable[[str], None]) -> None:

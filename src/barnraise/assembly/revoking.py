@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from barnraise.account.account import read
@@ -25,8 +26,8 @@ def revoke_invite(run: RunDirectory, token: str) -> bool:
         return True
 
 
-def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
-    """Have the run's controller exclude `node`: return whether one has, else the next one does.
+def revoke_node(run: RunDirectory, node: str, reason: str, patience: float = math.inf) -> str:
+    """Have the run's controller exclude `node`, wait for it as `requests.ask`, and return a sentence about it.
 
     Raises InputError.
     """
@@ -36,7 +37,8 @@ def revoke_node(run: RunDirectory, node: str, reason: str) -> bool:
         raise InputError(_unknown(run, node, names))
     if account.finished:
         raise InputError(f"{run.path} is finished: no node takes part in it any more")
-    return requests.taken_up(run, requests.put(run, requests.RevokeNode(node, reason[:LONGEST_REASON])))
+    request = requests.RevokeNode(node, reason[:LONGEST_REASON])
+    return requests.ask(run, request, f"'{printable(node, LONGEST_NAME)}' is out of the run", patience)
 
 
 def way_back(run: RunDirectory, node: str) -> str:

@@ -31,6 +31,8 @@ COMMANDS = {
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),
     "report": ("barnraise.cli.report", "Write a run's figures for TensorBoard, W&B, MLflow or trackio."),
     "resume": ("barnraise.cli.resume", "Continue a run that was interrupted or killed."),
+    "pause": ("barnraise.cli.pause", "Let a run's workers rest until it is continued."),
+    "continue": ("barnraise.cli.pause", "Continue a run that was paused."),
     "finish": ("barnraise.cli.finish", "End a run early, with the model trained so far."),
     "revoke": ("barnraise.cli.revoke", "Remove a node from a run, or revoke an invite."),
     "export": ("barnraise.cli.export", "Write a run's model in Hugging Face format."),

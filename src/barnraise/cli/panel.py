@@ -205,6 +205,8 @@ _EVENT_STYLES = {
     "back": "green",
     "restarted": "green",
     "paused": "yellow",
+    "host_paused": "yellow",
+    "host_continued": "green",
     "stopping": "yellow",
     "checkpoint_failed": "red",
     "frame_dropped": "yellow",

@@ -41,9 +41,6 @@ def revoke(
         return
     if is_invite:
         raise InputError(f"invite {token} was not issued by {run.path}")
-    if revoke_node(run, who, reason):
-        console.say(f"'{who}' is out of the run")
-    else:
-        console.say(f"'{who}' is out of the run as soon as it resumes; no controller runs now")
+    console.say(revoke_node(run, who, reason))
     if left := way_back(run, who):
         console.warn(left)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NEAR, FAR = 2.0, 10.0
 """Seconds between two looks at a run of this machine, and at one elsewhere."""
 
-RUNNING = "running"
+WORKING = ("running", "paused")
+"""The states in which a run has a controller, as in `account.run_status`, which is imported late."""
 
 
 def status(
@@ -61,14 +62,14 @@ def status(
             folder, interval = RunDirectory.open(Path(run)), NEAR
             read = _near(folder, stack)
         shown = read()
-        if watch and shown.state == RUNNING:
+        if watch and shown.state in WORKING:
             shown = _watched(shown, read, interval, json)
         if json:
             console.emit_json(shown.told)
             return
         console.show(_lines(shown))
         if folder is not None:
-            _advise(shown.state, folder, run)
+            _advise(shown, folder, run)
 
 
 def _afar(given: str, home: Path | None) -> Callable[[], RunStatus]:
@@ -107,13 +108,13 @@ def _watched(shown: RunStatus, read: Callable[[], RunStatus], interval: float, j
         from barnraise.cli.screen import Screen
 
         with Live(console=Screen(), auto_refresh=False, transient=True, vertical_overflow="visible") as live:
-            while shown.state == RUNNING:
+            while shown.state in WORKING:
                 live.update(Group(*_lines(shown)), refresh=True)
                 time.sleep(interval)
                 shown = read()
         return shown
     told = None
-    while shown.state == RUNNING:
+    while shown.state in WORKING:
         mark = shown.told.get("rows"), shown.told.get("head")
         if mark != told:
             console.emit_json(shown.told) if json else console.say(_line(shown))
@@ -144,7 +145,7 @@ def _lines(shown: RunStatus) -> list[Text]:
     from barnraise.cli.tables import node_table
     from barnraise.core.text import printable
 
-    style = {RUNNING: "green", "interrupted": "yellow"}.get(shown.state, "")
+    style = {"running": "green", "paused": "yellow", "interrupted": "yellow"}.get(shown.state, "")
     pid = shown.told.get("pid")
     detail = f" (process {pid})" if pid else f": {printable(shown.finished)}" if shown.finished else ""
     lines = [Text.assemble((printable(shown.run), "bold"), "  ", (shown.state, style), detail), Text()]
@@ -158,12 +159,14 @@ def _lines(shown: RunStatus) -> list[Text]:
     return lines
 
 
-def _advise(state: str, run: RunDirectory, given: str) -> None:
+def _advise(shown: RunStatus, run: RunDirectory, given: str) -> None:
     console.say()
-    if state == "interrupted":
+    if shown.state == "interrupted":
         console.say(f"  train on: {program()} resume {given}")
         console.say(f"  end it with what it has: {program()} finish {given}")
-    elif state == RUNNING:
+    elif shown.state in WORKING:
+        if shown.told.get("paused_by_host"):
+            console.say(f"  continue it: {program()} continue {given}")
         stop = f", or kill -INT {pid}" if (pid := run.holder()) else ""
         console.say(f"  interrupt it: Ctrl-C in its terminal{stop}; it can continue later")
         console.say(f"  end it early, with a usable model: {program()} finish {given}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTERVAL = 2.0
 """Seconds between two pictures."""
 
-STYLES = {"running": "green", "interrupted": "yellow", "unreadable": "red"}
+STYLES = {"running": "green", "paused": "yellow", "interrupted": "yellow", "unreadable": "red"}
 
 
 def top(

@@ -52,6 +52,7 @@ from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.controller.work.flushing import Flushing
+from barnraise.controller.work.host_pause import HostPause
 from barnraise.controller.work.inspection import Inspection
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import Speculation
@@ -92,12 +93,13 @@ PARTS: tuple[type[Part], ...] = (
     Speculation,
     Inspection,
     Unschedulable,
+    HostPause,
     Dispatch,
     Utilisation,
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
-HOLDS: tuple[type[Part], ...] = (Dispatch, Backoff, Scoring, Probation, Leases)
+HOLDS: tuple[type[Part], ...] = (HostPause, Dispatch, Backoff, Scoring, Probation, Leases)
 """The parts that may keep a node from work, in the order in which they are asked."""
 
 RESUME_GRACE = 10.0

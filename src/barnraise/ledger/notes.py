@@ -22,6 +22,10 @@ from barnraise.ledger.measured import TextSample as TextSample
 from barnraise.ledger.note import Note as Note
 from barnraise.ledger.note import SomeNote as SomeNote
 from barnraise.ledger.note import kind_of as kind_of
+from barnraise.ledger.pause_notes import Continued as Continued
+from barnraise.ledger.pause_notes import HostContinued as HostContinued
+from barnraise.ledger.pause_notes import HostPaused as HostPaused
+from barnraise.ledger.pause_notes import Paused as Paused
 from barnraise.ledger.trust_notes import Audited as Audited
 from barnraise.ledger.trust_notes import Convicted as Convicted
 from barnraise.ledger.trust_notes import Discredited as Discredited
@@ -106,22 +110,6 @@ class RestsOn(Note, frozen=True, gc=False):
     """
 
     files: dict[str, str]
-
-
-class Paused(Note, frozen=True, gc=False):
-    """Work pauses: fewer nodes live than the aggregation rule needs."""
-
-    sentence: ClassVar[str] = "paused: {reason}"
-
-    reason: str
-
-
-class Continued(Note, frozen=True, gc=False):
-    """Work continues: enough nodes live again."""
-
-    sentence: ClassVar[str] = "work continues"
-
-    reason: str = ""
 
 
 class BufferSize(Note, frozen=True, gc=False):

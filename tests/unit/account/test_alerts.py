@@ -42,6 +42,12 @@ def test_no_progress_is_told_after_a_quarter_of_an_hour_and_once() -> None:
     assert played(*(one._replace(working=False) for one in stalled)) == [], "a run that is not to work"
 
 
+def test_no_alert_about_progress_comes_from_a_pause_nor_soon_after_it() -> None:
+    rest = every(90, working=[True] * 10 + [False] * 50 + [True], tokens=[1, 2, 3, 4])
+    assert played(*rest) == [("no_progress", 60.0 * (60 + WINDOW / 60), True)], "a quarter of an hour after the pause"
+    assert played(*rest[:60], *(one._replace(tokens=5) for one in rest[60:70])) == []
+
+
 @pytest.mark.parametrize(
     ("field", "quiet", "loud", "name"),
     [

@@ -53,6 +53,12 @@ def test_the_nodes_that_a_version_lacks_are_named_with_what_they_do() -> None:
     )
 
 
+def test_a_pause_by_the_host_is_no_time_without_a_version() -> None:
+    pause = [Noted(10.0, notes.HostPaused()), Noted(60.0, notes.HostContinued())]
+    assert waiting_for(folded(*NODES, *WORK, *pause), {}, 67.0) == ""
+    assert waiting_for(folded(*NODES, *WORK, *pause), {}, 91.0).startswith("no version for 31 s")
+
+
 def test_a_large_fleet_is_counted() -> None:
     held = {f"n{number}": TaskHold(math.inf, "silent") for number in range(9)}
     told = waiting_for(folded(*NODES, *WORK), held, 67.0)

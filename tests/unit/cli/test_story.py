@@ -92,6 +92,37 @@ def test_the_story_of_a_node_is_its_own(run: RunDirectory, capsys: pytest.Captur
     assert texts(told(run, capsys, "b"))[-1] == "3: b's contribution is refused: stale: 3 versions behind"
 
 
+def test_a_pause_is_told_of_the_nodes_that_wait_for_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory.create("rest", tmp_path)
+    run.run_file.write_text("")
+    pause, on = notes.HostPaused("it is hot \x1b[2J"), notes.HostContinued()
+    decisions: list[Decision] = [
+        *(NodeChanged(1.0, node, "enrolled", key=node) for node in "abc"),
+        NodeChanged(2.0, "a", "joined", session=1),
+        NodeChanged(2.0, "b", "joined", session=1),
+        NodeChanged(3.0, "b", "left", "enough"),
+        Noted(4.0, pause),
+        NodeChanged(5.0, "b", "joined", session=2),
+        NodeChanged(5.5, "b", "joined", session=3),
+        NodeChanged(6.0, "a", "left", "enough"),
+        Noted(7.0, on),
+        Noted(8.0, notes.HostPaused()),
+        Noted(9.0, notes.Stopping("asked to finish")),
+    ]
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit(decisions, {})
+    waits, over = "waits: the host paused the run", "no longer waits: the pause is over"
+    assert texts(told(run, capsys, "a"))[1:] == [
+        "a joined", f"a {waits}: it is hot [2J", "a left: enough"
+    ]  # fmt: skip
+    assert texts(told(run, capsys, "b"))[1:] == [
+        "b joined", "b left: enough", "b joined", f"b {waits}: it is hot [2J", "b joined", f"b {over}", f"b {waits}",
+        f"b {over}",
+    ]  # fmt: skip
+    assert texts(told(run, capsys, "c")) == ["c proved its key"]
+    assert texts(told(run, capsys, "b", "--last", "2")) == [f"b {waits}", f"b {over}"]
+
+
 def test_the_story_of_a_copy_names_its_original(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory.create("copied", tmp_path)
     run.run_file.write_text("")

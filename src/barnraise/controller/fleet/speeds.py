@@ -160,8 +160,11 @@ class Speeds(Part):
             return True
         if self.backoff.held(node.id):
             return False
-        works, speed = self.state.works, node.speed
-        since = works[node.open[0]].time if node.open else max(node.session.joined, speed.verdict_time)
+        works, speed, progress = self.state.works, node.speed, self.state.progress
+        if progress.host_paused and not node.open:
+            return True
+        waits = max(node.session.joined, speed.verdict_time, progress.continued)
+        since = works[node.open[0]].time if node.open else waits
         usual = speed.turnaround if speed.rate > 0.0 else max(self.turnaround, self.period(node))
         return self.context.now <= since + max(LEAST_PATIENCE, OVERDUE * usual)
 

@@ -83,6 +83,16 @@ class StopRequested(Event, frozen=True, gc=False):
     reason: str
 
 
+class PauseRequested(Event, frozen=True, gc=False):
+    """The host pauses the run: nodes get no tasks until `ContinueRequested`, or a stop is asked for."""
+
+    reason: str
+
+
+class ContinueRequested(Event, frozen=True, gc=False):
+    """The host continues the run that it has paused."""
+
+
 class InterruptRequested(Event, frozen=True, gc=False):
     """Make the accepted work durable and end this process; the run stays open.
 

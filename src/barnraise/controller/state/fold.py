@@ -341,8 +341,16 @@ def _paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> Non
     state.progress.paused = note.reason
 
 
+def _host_paused(state: State, d: Noted, note: notes.HostPaused) -> None:
+    state.progress.host_paused = note.why
+
+
+def _host_continued(state: State, d: Noted, note: notes.HostContinued) -> None:
+    state.progress.host_paused, state.progress.continued = "", d.time
+
+
 def _stopping(state: State, d: Noted, note: notes.Stopping) -> None:
-    state.progress.stopping = note.reason
+    state.progress.stopping, state.progress.host_paused = note.reason, ""
 
 
 def _finished(state: State, d: Noted, note: notes.Finished) -> None:
@@ -372,6 +380,8 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.BufferSize: _buffer_size,
     notes.Paused: _paused,
     notes.Continued: _paused,
+    notes.HostPaused: _host_paused,
+    notes.HostContinued: _host_continued,
     notes.Stopping: _stopping,
     notes.Finished: _finished,
 }

@@ -296,9 +296,14 @@ class Record(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """The progress of the run: why it rests, or why it ends, and the parts of its end that are done."""
+    """The progress of the run: why it rests, or why it ends, and the parts of its end that are done.
+
+    The aggregation rule pauses it for want of nodes (`paused`), and so does the host (`host_paused`): each for itself.
+    """
 
     paused: str = ""
+    host_paused: str = ""
+    continued: float = 0.0  # when the host continued it last
     stopping: str = ""
     flushing: float | None = None  # since when the budget is met and only residuals are accepted
     flushed: dict[str, None] = {}  # nodes whose residual has come

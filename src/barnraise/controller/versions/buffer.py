@@ -270,11 +270,16 @@ class Buffer(Part):
             return "all"
         if self.uploads.inspecting:
             return ""
-        if self.now >= self.state.newest.time + self.versions.sync_longest_wait:
+        if self.now >= self._round_since + self.versions.sync_longest_wait:
             return "longest wait"
         if self.now >= tasks.complete_at + self.versions.sync_window:
             return "window"
         return LATE if self._enough and self.waiting.over else ""
+
+    @property
+    def _round_since(self) -> float:
+        """Return since when nodes may work in the synchronous round: a pause by the host before that does not count."""
+        return max(self.state.newest.time, self.state.progress.continued)
 
     @property
     def _least(self) -> int:
@@ -342,7 +347,7 @@ class Buffer(Part):
             return math.inf
         window, longest = self.versions.sync_window, self.versions.sync_longest_wait
         complete_at = state.round.complete_at if state.round is not None else math.inf
-        return min(state.newest.time + longest, complete_at + window, self.waiting.until)
+        return min(self._round_since + longest, complete_at + window, self.waiting.until)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Gated: self._gated, Unmade: self._unmade}

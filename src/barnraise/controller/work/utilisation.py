@@ -1,6 +1,7 @@
 """The use of the nodes' time and of offers, on the ledger once a minute.
 
-A node is present once it has told its speed, and busy while it has a task without a verdict.
+A node is present once it has told its speed, and busy while it has a task without a verdict. Pauses by the host do not
+count.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.ledger.decisions import Assigned, Change, Decision, Judged, NodeChanged, Noted
-from barnraise.ledger.notes import Employed, Released
+from barnraise.ledger.notes import Employed, HostContinued, HostPaused, Released, Stopping
 from barnraise.matching.metrics import MatchingTally
 
 TOLD_EVERY = 60.0
@@ -29,11 +30,12 @@ class Utilisation(Part):
         self._there: set[str] = set()
         self._busy: set[str] = set()
         self._at = self._told_at = 0.0
+        self._paused = bool(self.state.progress.host_paused)
 
     def until(self, time: float) -> MatchingTally:
         """Return the figures as of `time`."""
         if time > self._at:
-            if not self.state.progress.final:
+            if not (self._paused or self.state.progress.final):
                 self.tally.available += (time - self._at) * len(self._there)
                 self.tally.busy += (time - self._at) * len(self._busy)
             self._at = time
@@ -63,6 +65,9 @@ class Utilisation(Part):
             self.until(d.time)
             self.tally.refused += self.state.nodes[d.node].live
             self._look_at(d.node)
+        elif type(d.note) in (HostPaused, HostContinued, Stopping):
+            self.until(d.time)
+            self._paused = type(d.note) is HostPaused
 
     def _look_at(self, node: str) -> None:
         if node in self._there and self.state.nodes[node].open:
