@@ -80,3 +80,14 @@ def test_a_run_ends_as_usual_without_its_collector_and_says_so_once(barnraise, r
     assert train.wait() == 0, train.text()
     assert len(re.findall("spans are not exported", train.text())) == 1, train.text()
     assert "refused" in train.text()
+
+
+def test_a_run_without_the_extra_says_so_and_works(barnraise, run_file, tmp_path: Path) -> None:
+    broken = tmp_path / "packages/opentelemetry"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").touch()  # it comes before the real one, and has nothing in it
+    path = run_file(tracing={"enabled": True}, training=TRAINING | {"tokens": 20_000})
+    train = barnraise("train", str(path), "--log", "plain", prefix=["env", f"PYTHONPATH={broken.parent}"])
+    assert train.wait() == 0, train.text()
+    told = "no tracing: OpenTelemetry's exporter is not installed (pip install 'barnraise[otel]')"
+    assert train.text().count(told) == 1, train.text()
