@@ -5,9 +5,10 @@ Reads, never writes.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,12 +16,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnraise.cli import console
+from barnraise.core.errors import BarnraiseError
 from barnraise.core.program import program
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from barnraise.account.run_status import RunStatus
+    from barnraise.assembly.forecasting import Forecast
     from barnraise.ledger import RunDirectory
 
 NEAR, FAR = 2.0, 10.0
@@ -28,6 +31,9 @@ NEAR, FAR = 2.0, 10.0
 
 WORKING = ("running", "paused")
 """The states in which a run has a controller, as in `account.run_status`, which is imported late."""
+
+FEW_ROWS, FEW_DRAWS = 20_000, 50
+"""Rows of a ledger up to which the status has a forecast, and its draws."""
 
 
 def status(
@@ -64,10 +70,11 @@ def status(
         shown = read()
         if watch and shown.state in WORKING:
             shown = _watched(shown, read, interval, json)
+        forecast = _forecast(shown, folder) if folder is not None else None
         if json:
-            console.emit_json(shown.told)
+            console.emit_json(shown.told if forecast is None else shown.told | {"forecast": forecast.as_json()})
             return
-        console.show(_lines(shown))
+        console.show(_lines(shown, () if forecast is None else [("ends", ends_text(forecast))]))
         if folder is not None:
             _advise(shown, folder, run)
 
@@ -97,6 +104,29 @@ def _near(folder: RunDirectory, stack: ExitStack) -> Callable[[], RunStatus]:
         return status_of(reader.read(), budget, pid, marks_of(folder))
 
     return read
+
+
+def _forecast(shown: RunStatus, folder: RunDirectory) -> Forecast | None:
+    """Return the forecast of a run that works and whose ledger is read quickly, if there is one."""
+    if shown.state != "running" or shown.told["rows"] > FEW_ROWS:
+        return None
+    from barnraise.assembly.forecasting import brief
+
+    try:
+        return brief(folder, FEW_DRAWS)
+    except BarnraiseError:
+        return None  # it has just begun, or is over
+
+
+def ends_text(found: Forecast) -> str:
+    """Return in how many seconds a run ends, and the interval."""
+    from barnraise.core.units import duration_text
+
+    left, low, high = (max(0.0, at - found.now) for at in (found.at, found.low, found.high))
+    if left == math.inf:
+        return "never with the nodes that there are"
+    latest = duration_text(high) if high < math.inf else "never"
+    return f"in {duration_text(left)} (80%: {duration_text(low)} to {latest})"
 
 
 def _watched(shown: RunStatus, read: Callable[[], RunStatus], interval: float, json: bool) -> RunStatus:
@@ -138,7 +168,7 @@ def _line(shown: RunStatus) -> str:
     return "  ".join([printable(shown.run), *told, last]).rstrip()
 
 
-def _lines(shown: RunStatus) -> list[Text]:
+def _lines(shown: RunStatus, further: Iterable[tuple[str, str]] = ()) -> list[Text]:
     from rich.text import Text
 
     from barnraise.cli.panel import sparkline, told
@@ -149,7 +179,7 @@ def _lines(shown: RunStatus) -> list[Text]:
     pid = shown.told.get("pid")
     detail = f" (process {pid})" if pid else f": {printable(shown.finished)}" if shown.finished else ""
     lines = [Text.assemble((printable(shown.run), "bold"), "  ", (shown.state, style), detail), Text()]
-    for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *shown.facts]:
+    for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *further, *shown.facts]:
         curve = f"  {sparkline(shown.losses)}" if label == "loss" else ""
         lines.append(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if shown.nodes:

@@ -31,6 +31,26 @@ class Machine:
     owner: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineKind:
+    """A kind of machine: its speed as a share of a good laptop's GPU (`nominal_rate`), and its link's preset."""
+
+    speed: float
+    link: str
+
+
+KINDS = {
+    "phone": MachineKind(0.05, "cellular"),
+    "laptop": MachineKind(0.2, "dsl"),
+    "desktop": MachineKind(1.0, "dsl"),
+    "server": MachineKind(20.0, "good"),
+}
+"""Kinds of machines by name; the speeds are chosen, not measured.
+
+A phone that stays cool, a laptop's processor, a small GPU behind a home line, and a large one in a data centre.
+"""
+
+
 def lognormal_fleet(
     count: int,
     rate: float,

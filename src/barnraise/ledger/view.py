@@ -14,7 +14,7 @@ import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
 from barnraise.ledger import chain, schema
-from barnraise.ledger.cursor import Cursor, mark
+from barnraise.ledger.cursor import Cursor, mark, newest_id
 from barnraise.ledger.decisions import AnyDecision, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.note import Note
@@ -104,6 +104,19 @@ class LedgerView:
         """Return the time of the newest decision on the run's clock, 0 when there is none."""
         rows = self._rows(f"SELECT coalesce(max(last), 0.0) AS last FROM ({_TIMES})")
         return float(rows[0]["last"])
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows are committed."""
+        return newest_id(self._connection, self.path)
+
+    def tokens(self, until: int) -> int:
+        """Return the tokens of the contributions that were accepted, and not voided, in the rows up to an id."""
+        voided = "SELECT json_extract(detail, '$.assignment') FROM events WHERE kind = 'voided'"
+        counted = f"id <= ? AND verdict = 'accepted' AND digest != '' AND assignment NOT IN ({voided})"
+        query = f"SELECT coalesce(sum(tokens), 0) FROM contributions WHERE {counted}"
+        with storage_errors(self.path, "read"):
+            return int(self._connection.execute(query, (until,)).fetchone()[0])
 
     def first_row(self, since: float) -> int:
         """Return the id of the first row at `since` on the run's clock or later; without one, that after the last."""
