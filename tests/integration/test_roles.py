@@ -287,7 +287,7 @@ def test_a_revoked_node_is_out_from_its_next_message_on(tmp_path: Path, use_zmq:
             while not revoking.done():  # as the run's course does twice a second
                 await obey(run, led.host.server, lambda text: None)
                 await asyncio.sleep(0.01)
-            assert await revoking
+            assert await revoking == "'liar' is out of the run"
             assert "it lies" in (await liar.hear(Stop)).reason, "it is told at once, over the connection that it has"
             state = led.host.machine.state
             assert not state.nodes["liar"].open

@@ -160,6 +160,8 @@ class RunChance:
         if self.engine.finished is not None or self.engine.machine.parts[Ending].interrupted is not None:
             self.engine.crash()
         if not self.engine.state.progress.finished:
+            if self.engine.state.progress.host_paused and self.rng.random() < 0.5:
+                self.stop("")  # else it is continued
             self.engine.finish()
 
     def join(self, node: str) -> None:
