@@ -16,8 +16,10 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+from barnraise.assembly.recorded import recorded
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=RUN["training"]["local_steps"], help="local steps a task")
     parser.add_argument("--context", default=str(RUN["data"]["context"]), help="row lengths, by commas")
     parser.add_argument("--scheduler", default="gale_shapley")
+    parser.add_argument("--run-dir", type=Path, help="a new folder for the ledger; then a commit of it counts, too")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--quick", action="store_true", help="does it run? small, and its figures say nothing")
     options = parser.parse_args()
@@ -58,15 +61,21 @@ def main() -> None:
     }
     plan = resolve(load(run), purpose=Purpose.SIMULATE, nodes=options.nodes)
     loop_before = loop_rate()
-    cpu = time.process_time()
-    found = simulate(plan, Trial(options.nodes, hours=options.hours))
-    cpu = time.process_time() - cpu
+    trial = Trial(options.nodes, hours=options.hours)
+    began, cpu = time.monotonic(), time.process_time()
+    if options.run_dir is None:
+        found = simulate(plan, trial)
+    else:
+        with recorded(options.run_dir, plan, trial, say=print) as watch:
+            found = simulate(plan, trial, watch)
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     figures = {
         "nodes": options.nodes,
         "virtual_hours": options.hours,
         "events": found.duration.events,
         "seconds": found.duration.seconds,
+        "whole_seconds": seconds,
         "cpu_seconds": cpu,
         "events_per_second": found.duration.events / found.duration.seconds,
         "events_per_cpu_second": found.duration.events / cpu,

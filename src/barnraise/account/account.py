@@ -16,12 +16,15 @@ from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.metrics import Measurements, figures, measurements
 from barnraise.account.reducer import RowFeed
+from barnraise.config.changes import kept
+from barnraise.config.load import load
 from barnraise.core.errors import RunDirectoryError
-from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, RunTotals, notes
+from barnraise.ledger import LedgerView, NodeTotals, RunDirectory, RunTotals, Simulation, notes
 from barnraise.ledger.outcomes import AssignmentRow, LossPoint
 from barnraise.wire.manifest import MANIFEST_LIMIT, Manifest
 
 FLOAT_BYTES = 4
+EVALUATED = notes.kind_of(notes.Evaluated)
 MANIFEST = "manifest.json"
 
 LEAST_KEPT = 20_000
@@ -88,14 +91,22 @@ class Account:
 
     @property
     def snapshot_bytes(self) -> int:
+        if (simulation := self.simulation) is not None:
+            return simulation.snapshot_bytes
         return FLOAT_BYTES * manifest(self.run).trained
+
+    @property
+    def simulation(self) -> Simulation | None:
+        """Return the parameters of a simulated run; None for a real one."""
+        return self.run.simulation
 
     def as_json(self) -> dict[str, Any]:
         """Return the end of `train --json` and `resume --json`; totals are over the whole run."""
         totals, employed = self.totals, self.dispatch.employed
         return {
             "run_dir": str(self.run.path),
-            "model_dir": str(self.run.model),
+            "model_dir": None if (simulated := self.simulation is not None) else str(self.run.model),
+            "simulated": simulated,
             "versions": max(0, totals.version),
             "tokens": totals.tokens,
             "seconds": round(totals.seconds, 3),
@@ -133,6 +144,7 @@ class AccountReader:
     def __init__(self, run: RunDirectory) -> None:
         """Raises RunDirectoryError when the run has no ledger, StorageError."""
         self.run = run
+        self._run_file: dict[str, Any] = {}
         self._view = LedgerView(run.ledger)
         try:
             self._folded, self._kept = cache.load(run, self._view) or (Folded(), 0)
@@ -179,33 +191,38 @@ class AccountReader:
         """Return the account by now. Raises RunDirectoryError, StorageError, CorruptionError."""
         self.advance()
         found, end = self._folded, self._folded.timeline.end
-        newest, version = found.newest, found.version
+        newest, version, simulation = found.newest, found.version, self.run.simulation
+        if simulation is not None and not self._run_file:
+            self._run_file = kept(load(self.run.run_file))  # no row of a simulation's has it
+        run_file = newest.run_file or self._run_file
+        measures = simulation is None or simulation.real  # a loss of work that is only costed means nothing
+        moved = notes.Traffic(simulation.bytes_up, simulation.bytes_down) if simulation else notes.Traffic(0, 0)
         return Account(
             run=self.run,
             totals=found.tallies.totals(len(found.timeline.spans), found.timeline.seconds),
             nodes=found.tallies.each(),
-            losses=list(found.losses.points),
+            losses=list(found.losses.points) if measures else [],
             refusals=found.tallies.refused(),
-            traffic=newest.traffic or notes.Traffic(0, 0),
-            happenings=list(found.chronicle.happenings),
-            finished=newest.finished,
+            traffic=newest.traffic or moved,
+            happenings=[one for one in found.chronicle.happenings if measures or one.kind != EVALUATED],
+            finished=newest.finished or (simulation.end if simulation else ""),
             end=end,
             merging=replace(
-                merging(version.nodes(self._view), version.excluded, newest.buffer_size, newest.run_file),
+                merging(version.nodes(self._view), version.excluded, newest.buffer_size, run_file),
                 made=version.made,
                 pauses=newest.pauses,
                 gathered=len({pending.node for pending in found.tallies.pending.values()}),
             ),
             dispatch=Dispatched(
                 matching=found.matchings.until(end),
-                market=market_of(self.run, found.matchings, newest.run_file),
+                market=market_of(self.run, found.matchings, run_file),
                 employed=newest.employed,
                 error=found.foreseen.hindsight.error,
                 within=found.foreseen.hindsight.within,
                 foreseen=len(found.foreseen.hindsight.errors),
                 doubts=found.doubts.at(end),
             ),
-            measurements=measurements(found.metrics, found.losses.points, newest.run_file),
+            measurements=measurements(found.metrics, found.losses.points, run_file),
         )
 
 

@@ -12,7 +12,11 @@ from barnraise.account.merging import Merging
 from barnraise.account.metrics import fact_lines
 from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
+from barnraise.ledger import Simulation
 from barnraise.ledger.notes import Matched
+
+ANY_CHURN = "usual"
+"""The churn of a simulation that was asked for none in particular."""
 
 ALONE = "; nodes of one owner alone measured the last loss, and no other owner confirmed it"
 
@@ -20,8 +24,12 @@ ALONE = "; nodes of one owner alone measured the last loss, and no other owner c
 def facts(account: Account) -> Iterator[tuple[str, str]]:
     """Yield the run in a few labelled lines, for the terminal and the report."""
     totals = account.totals
+    simulation = account.simulation
+    if simulation is not None:
+        yield "run", simulation_text(simulation)
     if account.first_loss is None:
-        yield "loss", "never measured"
+        costed = simulation is not None and not simulation.real
+        yield "loss", "none: the work was only costed (`simulate --real` trains)" if costed else "never measured"
     else:
         first, last = account.losses[0], account.losses[-1]
         yield (
@@ -69,6 +77,18 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         )
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
+
+
+def simulation_text(simulation: Simulation) -> str:
+    """Describe a simulation's parameters."""
+    told = [
+        f"simulated with {count_text(simulation.nodes, 'node')}",
+        "real tensors" if simulation.real else "work as costs alone",
+    ]
+    told += [f"churn like {simulation.churn}"] if simulation.churn not in ("", ANY_CHURN) else []
+    told += ["with churn"] if simulation.churn == ANY_CHURN else []
+    told += [f"for {simulation.hours:,g} virtual hours"] if simulation.hours is not None else []
+    return f"{printable(', '.join(told))}, seed {simulation.seed}; all times are virtual"
 
 
 def market_text(market: MarketStatus) -> str:

@@ -57,6 +57,8 @@ def market_of(run: RunDirectory, matchings: Matchings, run_file: Mapping[str, An
         return MarketStatus(False, matchings.absent)
     if matchings.newest is not None:
         return MarketStatus(True)
+    if run.simulation is not None:
+        return MarketStatus(None, NOT_YET)
     content = canonical(run_file).content
     try:
         name = str(content["controller"]["scheduler"])

@@ -36,7 +36,8 @@ def write_report(account: Account, scores: SatScores | None) -> Path:
     """
     run = account.run
     folder = run.path / FOLDER
-    charts.loss_chart(folder / LOSS, account.losses, account.happenings)
+    if _measures(account):
+        charts.loss_chart(folder / LOSS, account.losses, account.happenings)
     charts.timeline_chart(folder / TIMELINE, assignments(run), account.happenings, account.end)
     if scores is not None:
         run.write(folder / SCORES, json.dumps(as_json(scores), indent=1).encode())
@@ -51,16 +52,8 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield f"{_sentence(account)} Every figure here is read from `ledger.sqlite`."
     yield ""
     yield from table(("", ""), facts(account))
-    yield from _section("Loss")
-    yield f"![Held-out loss against tokens and against time]({FOLDER}/{LOSS})"
-    yield ""
-    by_workers = any(point.owners for point in account.losses)
-    header = ("version", "tokens", "seconds", "loss", *(("measured by",) if by_workers else ()))
-    measured = [
-        (f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}", _measurer(p.owners))[: len(header)]
-        for p in account.losses
-    ]
-    yield from table(header, _thinned(measured), right=len(header))
+    if _measures(account):
+        yield from _losses(account)
     yield from _measured(account.measurements)
     if scores is not None:
         yield from _section("Held-out formulas")
@@ -79,6 +72,24 @@ def _lines(account: Account, scores: SatScores | None) -> Iterator[str]:
     yield from table(("", ""), _machine())
     yield from _section("Run file")
     yield from fenced(account.run.run_file.read_text("utf-8", "replace").rstrip(), "yaml")
+
+
+def _measures(account: Account) -> bool:
+    """Return whether the run measures a loss: a simulation of costs alone has none."""
+    return account.simulation is None or account.simulation.real
+
+
+def _losses(account: Account) -> Iterator[str]:
+    yield from _section("Loss")
+    yield f"![Held-out loss against tokens and against time]({FOLDER}/{LOSS})"
+    yield ""
+    by_workers = any(point.owners for point in account.losses)
+    header = ("version", "tokens", "seconds", "loss", *(("measured by",) if by_workers else ()))
+    measured = [
+        (f"{p.version}", f"{p.tokens:,}", f"{p.seconds:.1f}", f"{p.loss:.4f}", _measurer(p.owners))[: len(header)]
+        for p in account.losses
+    ]
+    yield from table(header, _thinned(measured), right=len(header))
 
 
 def _measured(found: Measurements) -> Iterator[str]:
@@ -107,9 +118,10 @@ def _measurer(owners: int) -> str:
 
 
 def _sentence(account: Account) -> str:
+    run = "The run" if account.simulation is None else "The run is simulated. It"
     if account.finished:
-        return f"The run is finished: {markdown(account.finished)}."
-    return "The run is not finished."
+        return f"{run} is finished: {markdown(account.finished)}."
+    return f"{run} is not finished."
 
 
 def _section(title: str) -> Iterator[str]:

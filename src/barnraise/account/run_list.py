@@ -10,7 +10,7 @@ from barnraise.account import account, nodes
 from barnraise.account.account import Account, AccountReader
 from barnraise.account.chronicle import of_note
 from barnraise.account.doubts import waiting_text
-from barnraise.account.run_status import WORKING, state
+from barnraise.account.run_status import WORKING, progress, state
 from barnraise.account.waiting import recorded_waiting
 from barnraise.config.load import load
 from barnraise.core.errors import BarnraiseError, RunDirectoryError
@@ -110,11 +110,14 @@ def _row(found: Account, budget: int, pid: int | None) -> RunRow:
     rows = nodes.recorded(found.nodes, running=pid is not None, finished=bool(found.finished))
     told = of_note(found.happenings)
     now = found.end + found.run.unchanged_for()
-    waits = pid is not None and (recorded_waiting(found, now) or waiting_text(found.dispatch.doubts, now))
+    simulated = found.simulation is not None
+    waits = ""
+    if pid is not None and not simulated:
+        waits = recorded_waiting(found, now) or waiting_text(found.dispatch.doubts, now)
     return RunRow(
         name=found.run.path.name,
         state=state(found, pid),
-        progress=min(1.0, found.totals.tokens / budget),
+        progress=progress(found, budget),
         loss=found.final_loss,
         tokens_per_second=found.tokens_per_second,
         present=sum(row.state in nodes.PRESENT for row in rows),
@@ -123,5 +126,5 @@ def _row(found: Account, budget: int, pid: int | None) -> RunRow:
         accepted=found.totals.accepted,
         refused=found.totals.refused,
         seconds=found.totals.seconds,
-        news=waits or (told[-1].text if told else ""),
+        news="simulated" if simulated else waits or (told[-1].text if told else ""),
     )

@@ -67,7 +67,7 @@ def status_of(account: Account, budget: int, pid: int | None, marks: Marks) -> R
     lines = [*facts(account), ("ledger", f"{marks.head.rows:,} rows; the chain over them ends in {marks.head.digest}")]
     if marks.seal:
         lines.append(("seal", marks.seal))
-    if pid is not None:
+    if pid is not None and account.simulation is None:
         now = account.end + account.run.unchanged_for()
         told = recorded_waiting(account, now), waiting_text(account.dispatch.doubts, now)
         lines += [("waiting", text) for text in told if text]
@@ -77,7 +77,7 @@ def status_of(account: Account, budget: int, pid: int | None, marks: Marks) -> R
         run=account.run.path.name,
         state=state(account, pid),
         finished=account.finished,
-        progress=min(1.0, account.totals.tokens / budget),
+        progress=progress(account, budget),
         budget=budget,
         facts=tuple(lines),
         losses=tuple(point.loss for point in account.losses),
@@ -155,6 +155,7 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
     last = account.happenings[-MOST_EVENTS:]
     return account.as_json() | {
         "state": state(account, pid),
+        "virtual_hours": account.simulation.hours if account.simulation else None,
         "pid": pid,
         "finished": account.finished or None,
         "paused_by_host": account.merging.pauses.host or None,
@@ -162,7 +163,7 @@ def as_json(account: Account, budget: int, pid: int | None, marks: Marks) -> dic
         "rows": marks.head.rows,
         "head": marks.head.digest,
         "seal": marks.seal or None,
-        "progress": min(1.0, account.totals.tokens / budget),
+        "progress": progress(account, budget),
         "buffer_size": account.merging.buffer_size or None,
         "version_nodes": account.merging.nodes or None,
         "f": account.merging.f,
@@ -182,8 +183,16 @@ def _rows(account: Account, pid: int | None) -> list[nodes.NodeRow]:
     return nodes.recorded(account.nodes, running=running, finished=bool(account.finished), doubts=doubts)
 
 
+def progress(account: Account, budget: int) -> float:
+    """Return the share of the token budget that is done; of a simulation for some hours, of that time."""
+    simulation = account.simulation
+    if simulation is not None and simulation.hours is not None:
+        return 1.0 if account.finished else min(1.0, account.end / (3600 * simulation.hours))
+    return min(1.0, account.totals.tokens / budget)
+
+
 def state(account: Account, pid: int | None) -> str:
-    """Return running, paused, finished, or interrupted: then it can be resumed."""
+    """Return running, paused, finished, or interrupted: then it can be resumed, unless it is a simulation."""
     if account.finished and pid is None:
         return FINISHED
     if pid is None:

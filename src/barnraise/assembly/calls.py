@@ -128,6 +128,7 @@ def simulate(
     tokens_per_second: float | None = None,
     network: str | None = None,
     problem: Any = None,
+    run_dir: Path | str | None = None,
     say: Say = _nobody,
 ) -> Report:
     """Run a simulation under virtual time, with any number of nodes: the engine of a real run on modelled machines.
@@ -136,10 +137,11 @@ def simulate(
     speeds around `tokens_per_second`; `hours` of virtual time count instead of the token budget, `seed` and `network`
     instead of the run file's. With `churn` nodes leave without notice and return: as preemptible GPUs do (True), as the
     fit of that name, or as that trace file. Work is only costed, so thousands of nodes take seconds; `real` trains
-    tensors, and the losses are real. `problem` is what to train, as in `train`. One seed, one `ledger_hash`.
+    tensors, and the losses are real. `problem` is what to train, as in `train`. One seed, one `ledger_hash`. A new
+    folder `run_dir` gets the run file and the ledger, to look at like a run's.
 
-    Raises RunFileError, OptionError, ModelError when this machine cannot hold the real tensors, and RunFailedError when
-    training fails.
+    Raises RunFileError, OptionError, RunDirectoryError for a folder that is not empty, ModelError when this machine
+    cannot hold the real tensors, and RunFailedError when training fails.
 
     >>> run_file = {
     ...     "model": {"architecture": "gpt2", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 2}},
@@ -164,7 +166,12 @@ def simulate(
         tokens_per_second=tokens_per_second,
     )
     _warn(plan, say)
-    return play(plan, trial)
+    if run_dir is None:
+        return play(plan, trial)
+    from barnraise.assembly.recorded import recorded
+
+    with recorded(Path(run_dir), plan, trial, say=say) as watch:
+        return play(plan, trial, watch)
 
 
 def with_problem(run_file: Source, problem: Any) -> Source:

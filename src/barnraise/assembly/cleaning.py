@@ -43,7 +43,8 @@ def run_at(path: Path) -> Remains:
     Raises RunDirectoryError when there is none.
     """
     run = RunDirectory.open(path)
-    state = WORKS if run.holder() is not None else OVER if run.seal.is_file() else INTERRUPTED
+    over = run.seal.is_file() or run.simulation_file.is_file()
+    state = WORKS if run.holder() is not None else OVER if over else INTERRUPTED
     return Remains(path, RUN, state, *_measured(path))
 
 

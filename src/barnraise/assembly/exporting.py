@@ -58,6 +58,7 @@ def export_model(
     StorageError when the folder cannot be written, ExportError for files that do not pass. `warn` gets messages about
     rejected checkpoints, and about what the files do not hold or the round trip does not compare.
     """
+    run.require_real("export")
     form = FORM_ALIASES.get(form, form)
     if form not in FORMS:
         raise UnknownNameError("form of an exported model", form, {*FORMS, *FORM_ALIASES})

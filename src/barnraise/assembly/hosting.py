@@ -238,5 +238,6 @@ def warm_up(plan: Plan) -> None:
 
 
 def recorded_plan(run: RunDirectory) -> Plan:
-    """Return the plan with which the run was started."""
+    """Return the plan with which the run was started. Raises RunDirectoryError for a simulation."""
+    run.require_real("resume")
     return resolve(load(run.run_file), purpose=Purpose(recorded_mode(run)))

@@ -71,8 +71,9 @@ TAKE_OVER = "take-over"
 def put(run: RunDirectory, request: Request) -> Path:
     """Write a request for the run's controller.
 
-    Raises StorageError.
+    Raises RunDirectoryError for a simulation, StorageError.
     """
+    run.require_real("ask of a controller")
     return run.write_private(run.requests / f"{time.time_ns()}.json", msgspec.json.encode(request))
 
 

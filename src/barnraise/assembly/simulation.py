@@ -53,14 +53,15 @@ model takes a moment, and a virtual day of a thousand nodes would be hundreds of
 Watch = Callable[[Simulator], AbstractContextManager[object]]
 
 
-def _nobody(simulator: Simulator) -> AbstractContextManager[object]:
+def unwatched(simulator: Simulator) -> AbstractContextManager[object]:
+    """Run a simulation without anything beside it."""
     return nullcontext()
 
 
 def simulate(
     plan: Plan,
     trial: Trial,
-    watch: Watch = _nobody,
+    watch: Watch = unwatched,
     executors: Mapping[str, MakeExecutor] = {},
     aims: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Report:

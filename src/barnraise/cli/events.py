@@ -80,7 +80,7 @@ def events(
 
 def _now(run: RunDirectory, view: LedgerView) -> float:
     """Return the time of the run's clock; of a run that does not work, of its last row."""
-    return view.end + (run.unchanged_for() if run.holder() is not None else 0.0)
+    return view.end + (run.unchanged_for() if run.holder() is not None and run.simulation is None else 0.0)
 
 
 def _require_node(view: LedgerView, run: RunDirectory, node: str) -> None:
@@ -99,7 +99,7 @@ def _follow(run: RunDirectory, view: LedgerView, new: Callable[[], Iterable[Even
         working = run.holder() is not None
         for event in new():
             _show(event, json)
-        if not working and view.newest(notes.Finished) is not None:
+        if not working and (view.newest(notes.Finished) is not None or run.simulation is not None):
             return
         if not working and not waits:
             console.note(f"no controller works on this run: waiting for `{program()} resume {run.path}`")

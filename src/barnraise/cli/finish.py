@@ -30,7 +30,7 @@ def finish(
     from barnraise.ledger import RunDirectory
 
     form = form_of(log, plain)
-    ending = end(RunDirectory.open(run_dir), voice_of(form))
+    ending = end(RunDirectory.open(run_dir).require_real("finish"), voice_of(form))
     if isinstance(ending, Summary):
         tell(ending, form, json=json)
     else:

@@ -60,7 +60,7 @@ def forecast(
     from barnraise.assembly.run_forecast import of_run
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
+    run = RunDirectory.open(run_dir).require_real("forecast")
     found = of_run(run)
     asked = _asked(found, join or [], leave or [], local_steps, density)
     unchanged = found.unchanged

@@ -35,4 +35,5 @@ def invite(
 
     role = STANDBY if standby else require_role(role)
     hours = seconds_of(expires, "--expires") / 3600.0 if expires else hours
-    console.say(str(another_invite(RunDirectory.open(run_dir), uses=uses, hours=hours, host=host, role=role)))
+    run = RunDirectory.open(run_dir).require_real("invite to")
+    console.say(str(another_invite(run, uses=uses, hours=hours, host=host, role=role)))

@@ -27,7 +27,7 @@ def invites(
     from barnraise.assembly.invites import open_book
     from barnraise.ledger import RunDirectory
 
-    with open_book(RunDirectory.open(run_dir)) as book:
+    with open_book(RunDirectory.open(run_dir).require_real("invite to")) as book:
         tokens = sorted(book.tokens.values(), key=lambda token: token.expires)
     now = time.time()
     if json:

@@ -30,7 +30,7 @@ COMMANDS = {
     "events": ("barnraise.cli.events", "List the events of a run, and further ones as they come."),
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),
     "forecast": ("barnraise.cli.forecast", "Say when a run ends, and what would change that."),
-    "report": ("barnraise.cli.report", "Write a run's figures for TensorBoard, W&B, MLflow or trackio."),
+    "report": ("barnraise.cli.report", "Write a run's report, or its figures for TensorBoard, W&B, MLflow or trackio."),
     "resume": ("barnraise.cli.resume", "Continue a run that was interrupted or killed."),
     "pause": ("barnraise.cli.pause", "Let a run's workers rest until it is continued."),
     "continue": ("barnraise.cli.pause", "Continue a run that was paused."),

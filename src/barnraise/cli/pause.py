@@ -26,7 +26,7 @@ def pause(
     from barnraise.core.program import program
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
+    run = RunDirectory.open(run_dir).require_real("pause")
     console.say(rest(run, reason))
     console.say(f"to continue it: {program()} continue {run.path}")
 
@@ -39,4 +39,4 @@ def continue_(run_dir: _RunDir) -> None:
     from barnraise.assembly.pausing import carry_on
     from barnraise.ledger import RunDirectory
 
-    console.say(carry_on(RunDirectory.open(run_dir)))
+    console.say(carry_on(RunDirectory.open(run_dir).require_real("continue")))

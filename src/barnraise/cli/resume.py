@@ -27,7 +27,7 @@ def resume(
     from barnraise.ledger import RunDirectory
 
     form = form_of(log, plain)
-    voice, run = voice_of(form), RunDirectory.open(run_dir)
+    voice, run = voice_of(form), RunDirectory.open(run_dir).require_real("resume")
     if over := sealed(run):
         from barnraise.cli.summary import tell
 

@@ -33,7 +33,7 @@ def revoke(
     from barnraise.ledger import RunDirectory
     from barnraise.transport import Invite
 
-    run = RunDirectory.open(run_dir)
+    run = RunDirectory.open(run_dir).require_real("revoke")
     is_invite = who == "-" or who.startswith(("@", "barnraise://"))
     token = Invite.parse(given(who), now=0.0).token if is_invite else who  # an expired one may be taken back too
     if revoke_invite(run, token):

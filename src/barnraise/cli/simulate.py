@@ -12,6 +12,7 @@ import typer
 from barnraise.assembly.trial import DEFAULT_NODES, planned
 from barnraise.cli import console
 from barnraise.config.document import read
+from barnraise.core.program import program
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,15 @@ def simulate(
         str | None,
         typer.Option(metavar="LINK", help="A preset or 10mbit/50ms, instead of the run file's.", show_default=False),
     ] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--run-dir",
+            metavar="DIR",
+            help="A new folder for the run file and the ledger, to look at like a run's: status, events, report.",
+            show_default=False,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Run the same engine under virtual time, with any number of nodes.
@@ -89,11 +99,19 @@ def simulate(
     from barnraise.cli.progress import watched
 
     console.note(pace_text(plan, trial))
-    result = play(plan, trial, watched)
-    if json:
-        console.emit_json(result.as_dict())
+    if run_dir is None:
+        result = play(plan, trial, watched)
     else:
-        _print(result)
+        from barnraise.assembly.recorded import recorded
+
+        with recorded(run_dir, plan, trial, watched, say=console.note) as watch:
+            result = play(plan, trial, watch)
+    if json:
+        console.emit_json(result.as_dict() | ({"run_dir": str(run_dir.absolute())} if run_dir else {}))
+        return
+    _print(result)
+    if run_dir is not None:
+        console.say(f"look at it: {program()} status {run_dir}, or report {run_dir}")
 
 
 def _print(result: Report) -> None:

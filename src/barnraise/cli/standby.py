@@ -90,7 +90,7 @@ def _tell(path: Path, invite: str) -> None:
 
     if invite:
         raise InputError("--take-over speaks to a standby that runs already: give it without an invite")
-    run = RunDirectory.open(path)
+    run = RunDirectory.open(path).require_real("take over")
     if not (path / MARK).is_file():
         raise InputError(f"{path} is not a copy that a standby keeps: if it took over, it is a run by itself")
     if run.holder() is None:

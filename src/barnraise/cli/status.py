@@ -108,7 +108,7 @@ def _near(folder: RunDirectory, stack: ExitStack) -> Callable[[], RunStatus]:
 
 def _forecast(shown: RunStatus, folder: RunDirectory) -> Forecast | None:
     """Return the forecast of a run that works and whose ledger is read quickly, if there is one."""
-    if shown.state != "running" or shown.told["rows"] > FEW_ROWS:
+    if shown.state != "running" or shown.told.get("simulated") or shown.told["rows"] > FEW_ROWS:
         return None
     from barnraise.assembly.forecasting import brief
 
@@ -154,6 +154,10 @@ def _watched(shown: RunStatus, read: Callable[[], RunStatus], interval: float, j
     return shown
 
 
+def _state(shown: RunStatus) -> str:
+    return f"simulated, {shown.state}" if shown.told.get("simulated") else shown.state
+
+
 def _line(shown: RunStatus) -> str:
     """Return the status on one line."""
     from barnraise.account.nodes import PRESENT
@@ -161,7 +165,7 @@ def _line(shown: RunStatus) -> str:
     from barnraise.core.units import count_text, loss_text
 
     present = sum(row.state in PRESENT for row in shown.nodes)
-    told = [shown.state, f"{shown.progress:6.1%}", f"loss {loss_text(shown.losses[-1]) if shown.losses else '-'}"]
+    told = [_state(shown), f"{shown.progress:6.1%}", f"loss {loss_text(shown.losses[-1]) if shown.losses else '-'}"]
     told.append(f"version {printable(str(shown.told.get('versions', '-')), 12)}")
     told.append(count_text(present, "worker"))
     last = printable(shown.events[-1].text) if shown.events else ""
@@ -178,8 +182,10 @@ def _lines(shown: RunStatus, further: Iterable[tuple[str, str]] = ()) -> list[Te
     style = {"running": "green", "paused": "yellow", "interrupted": "yellow"}.get(shown.state, "")
     pid = shown.told.get("pid")
     detail = f" (process {pid})" if pid else f": {printable(shown.finished)}" if shown.finished else ""
-    lines = [Text.assemble((printable(shown.run), "bold"), "  ", (shown.state, style), detail), Text()]
-    for label, text in [("progress", f"{shown.progress:.1%} of {shown.budget:,} tokens"), *further, *shown.facts]:
+    lines = [Text.assemble((printable(shown.run), "bold"), "  ", (_state(shown), style), detail), Text()]
+    hours = shown.told.get("virtual_hours")
+    whole = f"{hours:,g} virtual hours" if hours else f"{shown.budget:,} tokens"
+    for label, text in [("progress", f"{shown.progress:.1%} of {whole}"), *further, *shown.facts]:
         curve = f"  {sparkline(shown.losses)}" if label == "loss" else ""
         lines.append(Text.assemble((f"  {label:<9}", "dim"), text, (curve, "cyan")))
     if shown.nodes:
@@ -191,7 +197,10 @@ def _lines(shown: RunStatus, further: Iterable[tuple[str, str]] = ()) -> list[Te
 
 def _advise(shown: RunStatus, run: RunDirectory, given: str) -> None:
     console.say()
-    if shown.state == "interrupted":
+    if run.simulation is not None:
+        console.say("  it is a simulation's: there is nothing to resume, and no model")
+        console.say(f"  report with pictures: {program()} report {given}")
+    elif shown.state == "interrupted":
         console.say(f"  train on: {program()} resume {given}")
         console.say(f"  end it with what it has: {program()} finish {given}")
     elif shown.state in WORKING:

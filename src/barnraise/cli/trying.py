@@ -56,14 +56,16 @@ def try_(
         raise InputError("give one of PROMPT, --file, --formula and --draw")
     if prompt is not None and prompt.lower().endswith(DIMACS):
         file, prompt = Path(prompt), None
+    from barnraise.ledger import RunDirectory
+
+    run = RunDirectory.open(run_dir).require_real("try")
     from transformers.utils import logging
 
     from barnraise.assembly.trying import FormulaTrial, opened
-    from barnraise.ledger import RunDirectory
 
     logging.disable_progress_bar()
     given = _given(prompt if formula is None else formula, file)
-    with opened(RunDirectory.open(run_dir), warn=console.warn) as trial:
+    with opened(run, warn=console.warn) as trial:
         if isinstance(trial, FormulaTrial):
             answer = _formulas(trial, json, "<text>" if file is None else str(file))
         elif draw or formula is not None:

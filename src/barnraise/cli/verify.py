@@ -40,7 +40,7 @@ def verify(
     """
     from barnraise.ledger import RunDirectory
 
-    run = RunDirectory.open(run_dir)
+    run = RunDirectory.open(run_dir).require_real("verify")
     folder = _outside(run, to) if to is not None else None
     from barnraise.verification import standard
     from barnraise.verification import verify as examine

@@ -23,6 +23,8 @@ from barnraise.ledger.outcomes import NodeTotals, Outcomes, RunTotals, VersionRo
 from barnraise.ledger.rows import LedgerHash
 from barnraise.ledger.run_directory import RunDirectory
 from barnraise.ledger.segments import Segments
+from barnraise.ledger.simulated import SimulatedLedger
+from barnraise.ledger.simulation import Simulation
 from barnraise.ledger.view import LedgerView
 
 __all__ = [
@@ -47,6 +49,8 @@ __all__ = [
     "RunLock",
     "RunTotals",
     "Segments",
+    "SimulatedLedger",
+    "Simulation",
     "StoredCheckpoint",
     "Terms",
     "VersionClosed",

@@ -15,6 +15,7 @@ runs/sat-neo-20260131-174500/
     model/           the result, in Hugging Face format
     report.md        what happened
     seal.json        once the run is over: the digests of all files
+    simulation.json  a simulation's parameters and end; such a folder has no model, data, keys, checkpoints or payloads
     account.cache    the account as it was read last; it may be deleted, and is then folded again from the ledger
     lock             held while a controller runs
 """
@@ -29,8 +30,10 @@ from pathlib import Path
 
 from barnraise.core.errors import RunDirectoryError
 from barnraise.core.files import fsync_directory, write_file
+from barnraise.ledger import simulation
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.lock import RunLock, holder
+from barnraise.ledger.simulation import Simulation
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FOLDERS = ("checkpoints", "data", "keys", "logs", "requests", "segments")
@@ -57,6 +60,7 @@ class RunDirectory:
         self.report = path / "report.md"
         self.seal = path / "seal.json"
         self.account_cache = path / "account.cache"
+        self.simulation_file = path / "simulation.json"
         self.lock_file = path / "lock"
 
     @classmethod
@@ -85,6 +89,20 @@ class RunDirectory:
         return cls(path.absolute())
 
     @classmethod
+    def create_at(cls, path: Path) -> RunDirectory:
+        """Make the folder `path`, 0700, or take an empty one.
+
+        Raises RunDirectoryError when it holds anything, or cannot be made.
+        """
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise RunDirectoryError(f"{path} is not empty: name a folder that does not exist yet, or remove it")
+        except OSError as error:
+            raise RunDirectoryError(f"cannot make the folder {path}: {error.strerror}; name another") from error
+        return cls(path.absolute())
+
+    @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """Open the run in an existing folder.
 
@@ -101,6 +119,23 @@ class RunDirectory:
                 f"{path} is not a run directory: it has no {' and no '.join(missing)}; {_suggestion(path)}"
             )
         return run
+
+    @property
+    def simulation(self) -> Simulation | None:
+        """Return the parameters and the end of the simulation that wrote this folder; None for a real run's.
+
+        Raises CorruptionError, StorageError.
+        """
+        return simulation.read(self.simulation_file)
+
+    def require_real(self, deed: str) -> RunDirectory:
+        """Return the run; RunDirectoryError for a simulation, which has nothing to do the named deed with."""
+        if self.simulation_file.is_file():
+            raise RunDirectoryError(
+                f"{self.path} is a simulation's: there is nothing to {deed}; to train for real, run "
+                f"`barnraise train {self.run_file}`"
+            )
+        return self
 
     def lock(self) -> RunLock:
         """Take the run's lock, as its one writer.
