@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from operator import itemgetter
 from statistics import median
 from typing import ClassVar, NamedTuple
 
@@ -26,6 +27,7 @@ from barnraise.ledger import (
     VersionMade,
     notes,
 )
+from barnraise.ledger.note import kind_of as kind_of_note
 from barnraise.matching.predictor import Times
 
 REMEMBERED = 64
@@ -36,6 +38,12 @@ WINDOW = 100_000
 
 FEWEST = 3
 """Tasks of a node from which on the first one of a session, which waits for the model, does not count."""
+
+LINKED = 0.3
+"""Share of transfers in a task's time from which on the node's claim tells how long it computed, if that is less.
+
+A node that trains on while it sends has results as often as its link allows: the observed times are its link's.
+"""
 
 FASTEST_LINK = 1.25e9
 """Bytes a second of a link that delays nothing."""
@@ -129,20 +137,24 @@ class GivenTask(NamedTuple):
 class Calibration(Reducer):
     """The facts of a run for a forecast.
 
-    `counted` are the tokens of accepted contributions, and `arrivals` their times and tokens, by assignment, since the
-    beginning of the window. `end` is the time of the newest row that was taken. `delta` are the bytes of the newest
-    version, `evaluating` the seconds from versions to their losses.
+    Times are on a clock that stands still while the host pauses the run (`clock`): for `rested` seconds so far, and
+    since `resting` now (None: it is not paused). `counted` are the tokens of accepted contributions, and `arrivals`
+    their times and tokens, by assignment, since the beginning of the window. `end` is the time of the newest row that
+    was taken, on the run's clock. `delta` are the bytes of the newest version, `evaluating` the seconds from versions
+    to their losses.
     """
 
     kinds: ClassVar[Kinds] = (
         NodeChanged, Assigned, Judged, VersionMade, notes.Released, notes.Voided, notes.Tuned, notes.Evaluated,
-        notes.Convicted, notes.Finished,
+        notes.Finished, notes.HostPaused, notes.HostContinued,
     )  # fmt: skip
 
     nodes: dict[str, NodeHistory] = msgspec.field(default_factory=dict)
     arrivals: dict[int, tuple[float, int]] = msgspec.field(default_factory=dict)
     counted: int = 0
     end: float = 0.0
+    rested: float = 0.0
+    resting: float | None = None
     delta: int = 0
     evaluating: list[float] = msgspec.field(default_factory=list)
     finished: str = ""
@@ -150,20 +162,25 @@ class Calibration(Reducer):
     made: dict[int, float] = msgspec.field(default_factory=dict)  # versions without a loss, and when they were made
 
     def add(self, row_id: int, decision: Decision, view: LedgerView | None = None) -> None:
+        time = self.clock(decision.time)
         self.end = max(self.end, decision.time)
         if isinstance(decision, Assigned):
             times = decision.terms
             expected = Times(times.compute, times.fetch, times.send, times.compute_spread, times.link_spread)
-            self.open[decision.assignment] = GivenTask(decision.node, decision.time, decision.kind, expected)
+            self.open[decision.assignment] = GivenTask(decision.node, time, decision.kind, expected)
         elif isinstance(decision, Judged):
-            self._judged(decision)
+            self._judged(decision, time)
         elif isinstance(decision, NodeChanged):
-            self._changed(decision)
+            self._changed(decision, time)
         elif isinstance(decision, VersionMade):
             self.delta = decision.delta_bytes
-            self.made[decision.version] = decision.time
+            self.made[decision.version] = time
         elif isinstance(decision, Noted):
-            self._noted(decision)
+            self._noted(decision, time)
+
+    def clock(self, time: float) -> float:
+        """Return a time of the run's clock without the host's pauses."""
+        return (time if self.resting is None else min(time, self.resting)) - self.rested
 
     def node(self, name: str) -> NodeHistory:
         """Return the history of a node, a new one where there is none."""
@@ -186,20 +203,22 @@ class Calibration(Reducer):
                 found[name] = seen.get(name) or claimed
         return found
 
-    def _judged(self, d: Judged) -> None:
+    def _judged(self, d: Judged, time: float) -> None:
         node, given = self.node(d.node), self.open.pop(d.assignment, None)
         if d.brings and d.assignment not in self.arrivals:
-            self.arrivals[d.assignment] = d.time, d.tokens
+            self.arrivals[d.assignment] = time, d.tokens
             self.counted += d.tokens
-            node.earliest = node.earliest or (d.time, d.tokens)
+            node.earliest = node.earliest or (time, d.tokens)
         if given is None or given.node != d.node:
             return
-        free, node.free = node.free, d.time - given.times.send
+        free, node.free = node.free, time - given.times.send
         first, node.first = node.first, False
         node.transfers.sent.append((given.times.send, d.claim.num_bytes))
         node.transfers.fetched.append((given.times.fetch, self.delta))
-        if d.verdict == "accepted" and kind_of(given.kind).contributes and d.tokens > 0:
-            seconds = given.times.computed(given.time, free, d.time)
+        if self.resting is None and d.verdict == "accepted" and kind_of(given.kind).contributes and d.tokens > 0:
+            seconds = given.times.computed(given.time, free, time)
+            if 0.0 < d.claim.seconds < seconds and given.times.fetch + given.times.send > LINKED * seconds:
+                seconds = d.claim.seconds  # the rest is for its link
             if seconds > 0.0 and not (first and node.tasks):
                 node.odd = node.odd or first
                 node.tasks.append(TaskTime(d.tokens, seconds))
@@ -207,7 +226,7 @@ class Calibration(Reducer):
                     node.tasks.popleft()
                     node.odd = False
 
-    def _changed(self, d: NodeChanged) -> None:
+    def _changed(self, d: NodeChanged, time: float) -> None:
         if d.change in (Change.ENROLLED, Change.REKEYED):
             return
         node = self.node(d.node)
@@ -215,14 +234,14 @@ class Calibration(Reducer):
             if d.profile is not None:
                 node.profile = d.profile
             if node.since is None:
-                node.since, node.first = d.time, True
+                node.since, node.first = time, True
             return
         node.banned = node.banned or d.change == Change.REVOKED
         if node.since is not None:
-            node.spans.append((node.since, d.time))
+            node.spans.append((node.since, time))
             node.since = None
 
-    def _noted(self, d: Noted) -> None:
+    def _noted(self, d: Noted, time: float) -> None:
         note = d.note
         if isinstance(note, notes.Released):
             self.open.pop(note.assignment, None)
@@ -232,10 +251,14 @@ class Calibration(Reducer):
             self.node(d.node).transfers.measured = note
         elif isinstance(note, notes.Evaluated):
             if note.version in self.made:
-                self.evaluating.append(d.time - self.made[note.version])
+                self.evaluating.append(time - self.made[note.version])
                 self.made = {version: time for version, time in self.made.items() if version > note.version}
         elif isinstance(note, notes.Finished):
             self.finished = note.reason
+        elif isinstance(note, notes.HostPaused):
+            self.resting = d.time if self.resting is None else self.resting
+        elif isinstance(note, notes.HostContinued) and self.resting is not None:
+            self.rested, self.resting = self.rested + d.time - self.resting, None
 
 
 def calibrate(view: LedgerView, until: float = float("inf"), window: int = WINDOW) -> Calibration:
@@ -246,7 +269,9 @@ def calibrate(view: LedgerView, until: float = float("inf"), window: int = WINDO
     found = Calibration()
     after = max(0, (view.first_row(until) if until < float("inf") else view.rows + 1) - 1 - window)
     if after:
-        for row_id, changed in view.find(NodeChanged, "id <= ?", after):
+        kinds = f"id <= ? AND kind IN ('{kind_of_note(notes.HostPaused)}', '{kind_of_note(notes.HostContinued)}')"
+        earlier = [*view.find(NodeChanged, "id <= ?", after), *view.find(Noted, kinds, after)]
+        for row_id, changed in sorted(earlier, key=itemgetter(0)):
             found.add(row_id, changed)
         found.counted = view.tokens(after)
     for batch in view.cursor(Calibration.kinds, after).new():

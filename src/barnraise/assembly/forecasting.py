@@ -113,16 +113,19 @@ def draws_of(
     change: WhatIf = UNCHANGED,
     factor: float = 1.0,
     prior: float = 0.0,
+    doubt: float = 0.0,
 ) -> list[float]:
     """Return the seconds until the remaining tokens are counted in each draw.
 
     A changed run reaches `factor` times the share of its nodes' work, and the simulator's share (`prior`) counts a bit.
+    `doubt` is a standard deviation of the logarithm of that factor.
     """
     usual = usual_seconds(past, tokens, prior)
     seconds = []
     for number in range(draws):
         fleet, rates = fleet_of(past, seed + number, usual, change)
-        pace = drawn_pace(past, rates, np.random.default_rng((seed + number, 1)), usual, prior, PRIOR)
+        rng = np.random.default_rng((seed + number, 1))
+        pace = drawn_pace(past, rates, rng, usual, prior=prior, weight=PRIOR, doubt=doubt)
         seconds.append(seconds_until(tokens, fleet, replace(pace, share=pace.share * factor), past.width, usual))
     return seconds
 

@@ -117,7 +117,8 @@ class RunPast:
 
 
 def past_of(found: Calibration, now: float) -> RunPast:
-    """Return the arrays of a run until `now`."""
+    """Return the arrays of a run until `now`, without the host's pauses."""
+    told, now = now, found.clock(now)
     arrivals = sorted(found.arrivals.values())
     start = arrivals[0][0] if arrivals else now
     count = len(arrivals) - 1
@@ -134,7 +135,7 @@ def past_of(found: Calibration, now: float) -> RunPast:
     for time, number in arrivals[1:]:
         tokens[min(periods - 1, max(0, int((time - start) / width)))] += number
     return RunPast(
-        now=now,
+        now=told,
         width=width,
         names=tuple(rates),
         rates=np.array(list(rates.values())),
@@ -309,11 +310,18 @@ class DrawnPace:
 
 
 def drawn_pace(
-    past: RunPast, rates: Array, rng: np.random.Generator, ahead: float, prior: float = 0.0, weight: float = 0.0
+    past: RunPast,
+    rates: Array,
+    rng: np.random.Generator,
+    ahead: float,
+    *,
+    prior: float = 0.0,
+    weight: float = 0.0,
+    doubt: float = 0.0,
 ) -> DrawnPace:
     """Draw the share of the nodes' work for the next `ahead` seconds, given the nodes' rates.
 
-    `prior` is a share that counts as `weight` contributions.
+    `prior` is a share that counts as `weight` contributions, `doubt` a further standard deviation of its logarithm.
     """
     work = rates @ past.up
     periods = len(past.tokens)
@@ -329,7 +337,10 @@ def drawn_pace(
     usual = past.tokens.sum() / work.sum() if work.sum() > 0.0 and past.tokens.sum() > 0.0 else 1.0
     factors = np.divide(past.tokens, usual * work, out=np.ones(periods), where=work > 0.0)
     doubt = math.hypot(
-        DOUBT / math.sqrt(1 + past.contributions), _load_doubt(past.width * periods, ahead), _level_doubt(factors)
+        doubt,
+        DOUBT / math.sqrt(1 + past.contributions),
+        _load_doubt(past.width * periods, ahead),
+        _level_doubt(factors),
     )
     return DrawnPace(share * math.exp(doubt * rng.standard_normal()), factors, _blocks(rng, periods, block, MOST_AHEAD))
 

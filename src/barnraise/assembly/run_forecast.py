@@ -8,7 +8,7 @@ other settings, and how long the end takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -35,7 +35,8 @@ from barnraise.controller.machine import Controller
 from barnraise.core.errors import BarnraiseError, OptionError, UnknownNameError
 from barnraise.emulation.fleet import KINDS, USUAL_MEMORY, Machine
 from barnraise.emulation.rest import Played, Rest
-from barnraise.ledger import RunDirectory
+from barnraise.emulation.simulator import Observer
+from barnraise.ledger import Decision, Judged, RunDirectory
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.estimate import estimate
 from barnraise.plan.links import controller_link
@@ -54,6 +55,9 @@ MOST_NODES = 100
 
 SLOWER = 30.0
 """Factor of the expected seconds after which a simulated rest is given up."""
+
+WARM_UP = 600.0
+"""Seconds that a fleet may take to get its model and rows, besides."""
 
 MOST_JOINING = 1000
 
@@ -177,7 +181,11 @@ class RunForecast:
             factor, prior = simulated.share / usual.share, usual.share
             tail = max(simulated.tail, tail_of(self.found))
             over = usual.share / self.past.share if self.past.share > 0.0 else None
-        seconds = draws_of(self.past, self.tokens, self.draws, 0, change=change, factor=factor, prior=prior)
+        factor *= math.sqrt(self._trend)  # the run's own throughput tells of no trend: the mean of both
+        doubt = 0.5 * abs(math.log(self._trend))
+        seconds = draws_of(
+            self.past, self.tokens, self.draws, 0, change=change, factor=factor, prior=prior, doubt=doubt
+        )
         return outcome(self.found, self.past, self.budget, seconds, tail, over)
 
     @cached_property
@@ -202,36 +210,91 @@ class RunForecast:
         share = sum(play.tokens for play in plays) / sum(play.work for play in plays)
         return Simulated(share, sum(play.tail for play in plays) / len(plays))
 
+    @cached_property
+    def _trend(self) -> float:
+        """Return the share of the nodes' work in the rest of the run over that in its past, by the simulator.
+
+        A young run changes its pace, as where tasks are adapted to links. It is 1 where nodes have come or gone, or the
+        run is long.
+        """
+        coming, tasks = self.past.coming, self.budget / self._plan({}).task_tokens if not self.problem else math.inf
+        moved = coming.departures.events or coming.arrivals.events or not self.past.present.all()
+        if moved or tasks > MOST_PLAYED or not self.tokens:
+            return 1.0
+        logs = [math.log(trend) for seed in range(self.seeds) if (trend := self._played_trend(seed)) is not None]
+        return math.exp(sum(logs) / len(logs)) if logs else 1.0
+
+    def _played_trend(self, seed: int) -> float | None:
+        rows: list[Judged] = []
+
+        def observe(now: float, decision: Decision) -> None:
+            if isinstance(decision, Judged) and decision.brings:
+                rows.append(decision)
+
+        places = range(len(self.past.names))
+        fleet = FutureFleet(self.past.names, self.past.rates, self.past.present, {})
+        simulator = self._rest(
+            self._plan({}), fleet, places, UNCHANGED, seed, tokens=(1, self.budget), observers=[observe]
+        )
+        if simulator.played() is None:
+            return None
+        counted, middle = 0, len(rows)
+        for place, row in enumerate(rows):
+            counted += row.tokens
+            if counted >= self.found.counted:
+                middle = place
+                break
+        shares = [
+            _share(rows, self.past.names, self.past.rates.tolist(), *ends) for ends in ((0, middle), (middle, -1))
+        ]
+        return shares[1] / shares[0] if min(shares) > 0.0 else None
+
     def _played(self, plan: Plan, change: WhatIf, seed: int) -> Played | None:
         usual = usual_seconds(self.past, self.tokens, 1.0)
         fleet, _ = fleet_of(self.past, seed, usual, change)
         places = _chosen(fleet, change)
         if not places or usual == math.inf:
             return None
+        rates = [float(fleet.rates[place]) for place in places]
+        there = [rate for rate, place in zip(rates, places, strict=True) if fleet.present[place]] or rates
+        task, speed, most = plan.task_tokens, sum(there), max(MOST_PLAYED, 4 * len(places))
+        warm = round(min(max(3.0 * task * speed / min(there), 3.0 * len(places) * task), most * task))
+        part = min(1.0, speed / max(1e-9, float(fleet.rates[fleet.present].sum()))) if fleet.present.any() else 1.0
+        rest = max(task, round(min(self.tokens * part, most * task)))
+        return self._rest(plan, fleet, places, change, seed, tokens=(warm, rest)).played()
+
+    def _rest(
+        self,
+        plan: Plan,
+        fleet: FutureFleet,
+        places: Sequence[int],
+        change: WhatIf,
+        seed: int,
+        *,
+        tokens: tuple[int, int],
+        observers: Sequence[Observer] = (),
+    ) -> Rest:
+        """Play the nodes at some places of a fleet, for the tokens of the warm-up and of the rest."""
         machines = [self._machine(fleet, place, change) for place in places]
-        present = [one for one, place in zip(machines, places, strict=True) if fleet.present[place]]
-        task, speed = plan.task_tokens, sum(one.rate for one in present or machines)
-        slowest = task / min(one.rate for one in present or machines)
-        most = max(MOST_PLAYED, 4 * len(machines))
-        warm = round(min(max(3.0 * slowest * speed, 3.0 * len(machines) * task), most * task))
-        part = speed / max(1e-9, float(fleet.rates[fleet.present].sum())) if present else 1.0
-        rest = max(task, round(min(self.tokens * min(1.0, part), most * task)))
+        present = [one.name for one, place in zip(machines, places, strict=True) if fleet.present[place]]
+        speed = sum(one.rate for one in machines if not present or one.name in present)
         settings, work, node_work, digest = costed(plan, estimate(plan))
         line = controller_link(plan.run_file) or parse(CONTROLLER_LINK)
         simulator = Rest(
-            Controller(replace(settings, tokens=warm + rest)),
+            Controller(replace(settings, tokens=sum(tokens))),
             machines,
             work,
             node_work,
-            present=[one.name for one in present],
+            present=present,
             changes={fleet.names[place]: fleet.changes[place] for place in places if place in fleet.changes},
-            warm_tokens=warm,
-            warm_seconds=SLOWER * warm / speed,
+            warm_tokens=tokens[0],
+            warm_seconds=SLOWER * tokens[0] / speed + WARM_UP,
             seed=seed,
             access=(line.throughput(line.up), line.throughput(line.down)),
+            observers=observers,
         )
-        simulator.run(digest, SLOWER * (2.0 * warm + rest) / speed)
-        return simulator.played()
+        simulator.run(digest, SLOWER * (2.0 * tokens[0] + tokens[1]) / speed + WARM_UP)
+        return simulator
 
     def _machine(self, fleet: FutureFleet, place: int, change: WhatIf) -> Machine:
         name = fleet.names[place]
@@ -246,6 +309,18 @@ def of_run(run: RunDirectory) -> RunForecast:
     Raises InputError where there is nothing to forecast, RunDirectoryError, StorageError.
     """
     return RunForecast(read(run.run_file), *known(run))
+
+
+def _share(rows: Sequence[Judged], names: Sequence[str], rates: Sequence[float], first: int, last: int) -> float:
+    """Return the share of the nodes' work that was counted between two contributions, from each node's first on."""
+    begin, end = rows[first].time, rows[last].time
+    counted = sum(row.tokens for row in (rows[first + 1 : last] if last >= 0 else rows[first + 1 :]))
+    earliest = {row.node: row for row in reversed(rows)}
+    work = 0.0
+    for name, rate in zip(names, rates, strict=True):
+        if (one := earliest.get(name)) is not None:
+            work += rate * max(0.0, end - max(begin, one.time - one.tokens / rate))
+    return counted / work if work > 0.0 else 0.0
 
 
 def _honest(document: Document) -> Document:

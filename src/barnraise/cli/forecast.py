@@ -70,7 +70,10 @@ def forecast(
     if json:
         console.emit_json({"run_dir": str(run.path), **unchanged.as_json(), "changes": [c.as_json() for c in compared]})
         return
-    console.show(_lines(run.path.name, unchanged, compared, running=run.holder() is not None))
+    condition = "" if run.holder() is not None else ", if it is resumed now"
+    if found.found.resting is not None:
+        condition = ", if the host continues it now"
+    console.show(_lines(run.path.name, unchanged, compared, condition))
 
 
 def _asked(
@@ -94,7 +97,7 @@ def _asked(
     return [WhatIf(", ".join(labels), joining, leaving, keys)] if labels else []
 
 
-def _lines(name: str, found: Forecast, compared: Sequence[Compared], *, running: bool) -> list[Text]:
+def _lines(name: str, found: Forecast, compared: Sequence[Compared], condition: str) -> list[Text]:
     from rich.text import Text
 
     from barnraise.cli.columns import columns
@@ -107,15 +110,14 @@ def _lines(name: str, found: Forecast, compared: Sequence[Compared], *, running:
         f"{done:.1%} of {found.budget:,} tokens, {count_text(found.present, 'worker')} present, "
         f"{found.rate:,.0f} tokens/s so far"
     )
-    condition = "" if running else ", if it is resumed now"
-    when = f", {_clock(found.left)}" if running and found.left < math.inf else ""
+    when = f", {_clock(found.left)}" if not condition and found.left < math.inf else ""
     lines = [
         Text.assemble((printable(name), "bold"), "  ", head),
         Text.assemble(("ends ", "dim"), ends_text(found), when, condition),
     ]
     basis = f"from {count_text(found.contributions, 'contribution')}"
     if found.simulated is not None:
-        basis += f"; the simulator alone would have the run {found.simulated:.2f} times as fast as it was"
+        basis += f"; the simulator with the same nodes is {found.simulated:.2f} times as fast as the run was"
     lines.append(Text(f"     {basis}", "dim"))
     if compared:
         rows = [["what if", "change", "ends"]]

@@ -102,6 +102,20 @@ def test_expected_transfers_are_no_computing() -> None:
     assert of_decisions(alone).nodes["a"].rate == pytest.approx(100.0)
 
 
+def test_a_node_that_waits_for_its_link_is_as_fast_as_it_says() -> None:
+    rows: list[Decision] = [joined(0.0, "a"), joined(0.0, "b")]
+    for number in range(5):
+        for name, first, send in (("a", 1, 4.0), ("b", 20, 0.5)):
+            given = 10.0 * number
+            rows += [
+                assigned(given, first + number, name, compute=4.0, send=send),
+                judged(given + 10.0, first + number, name, seconds=2.0),
+            ]
+    found = of_decisions(sorted(rows, key=lambda row: row.time))
+    assert found.nodes["a"].rate == pytest.approx(200.0)
+    assert found.nodes["b"].rate == pytest.approx(400.0 / 9.5)  # its link does not explain the time
+
+
 def test_the_first_task_of_a_session_does_not_count() -> None:
     rows: list[Decision] = [joined(0.0, "a"), assigned(0.0, 1, "a"), judged(40.0, 1, "a")]
     assert of_decisions(rows).nodes["a"].rate == pytest.approx(10.0)  # there is no other yet
@@ -172,6 +186,27 @@ def test_a_node_without_any_figure_has_a_link_that_delays_nothing() -> None:
     link = of_decisions([joined(0.0, "a")]).nodes["a"].link
     assert link.up == link.down > 1e8
     assert link.delay == 0.0
+
+
+def test_a_pause_of_the_host_stops_the_clock(tmp_path: Path) -> None:
+    rows: list[Decision] = [
+        joined(0.0, "a"),
+        *tasks("a", 4.0, count=5),
+        assigned(20.0, 6, "a"),
+        Noted(22.0, notes.HostPaused()),
+        judged(24.0, 6, "a"),
+        Noted(122.0, notes.HostContinued()),
+        *tasks("a", 4.0, first=7, start=122.0),
+    ]
+    found = of_decisions(rows)
+    assert (found.rested, found.resting, found.clock(146.0)) == (100.0, None, 46.0)
+    assert found.nodes["a"].rate == pytest.approx(100.0)
+    assert max(time for time, _ in found.arrivals.values()) == 46.0
+    assert found.counted == 12 * 400
+    paused = of_decisions(rows[:14])
+    assert (paused.resting, paused.clock(1000.0)) == (22.0, 22.0)
+    with LedgerView(directory(tmp_path, rows).ledger) as view:
+        assert calibrate(view, window=4).clock(146.0) == 46.0
 
 
 def test_an_empty_run_has_no_facts() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from barnraise.account.calibration import of_decisions
 from barnraise.assembly import run_forecast
+from barnraise.assembly.forecasting import forecast as run_forecast_alone
 from barnraise.assembly.run_forecast import RunForecast
 from barnraise.assembly.what_if import WhatIf, density_change, steps_change
 from barnraise.config.document import Document
@@ -91,6 +92,24 @@ def test_shorter_tasks_behind_slow_links_take_longer() -> None:
     found = of(rows, 0.5, run, seeds=1, draws=30)
     assert found.compare(steps_change(5)).seconds > 0.0
     assert found.compare(density_change(1 / 4)).seconds > found.compare(density_change(1 / 256)).seconds
+
+
+def test_a_run_whose_tasks_adapt_to_slow_links_is_expected_to_speed_up(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("barn raising\n" * 20_000)
+    training = RUN["training"] | {
+        "tokens": TOKENS // 5,
+        "local_steps": 5,
+        "compression": "bf16",
+        "downlink_compression": "int8",
+    }
+    run = RUN | {"data": RUN["data"] | {"files": [str(tmp_path / "text.txt")]}, "training": training}
+    links = {"ann": "1mbit/5mbit/100ms", "bob": "4mbit/20mbit/50ms", "cat": "1mbit/5mbit/100ms"}
+    rows = played([Machine(name, 4000.0, parse(link)) for name, link in links.items()], run=run)
+    begun, end = beginning(rows, 0.3, TOKENS // 5), end_of(rows)
+    found = RunForecast(Document("run file", run), of_decisions(begun), begun[-1].time).unchanged
+    alone = run_forecast_alone(of_decisions(begun), TOKENS // 5, begun[-1].time)
+    assert end < found.at < alone.at
+    assert found.at == pytest.approx(end, rel=0.15)
 
 
 def test_a_run_without_nodes_does_not_end(forecast: RunForecast) -> None:
