@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from barnraise.account.account import AccountReader
 from barnraise.account.facts import ANY_CHURN
 from barnraise.assembly.simulation import Watch, unwatched
 from barnraise.assembly.trial import Trial
@@ -53,6 +54,8 @@ def recorded(
             with SimulatedLedger(run.ledger, run.path.name) as ledger, _Recorder(simulator, ledger), watch(simulator):
                 yield
             end = simulator.end
+            with AccountReader(run) as reader:
+                reader.advance()  # writes the cache of the account where it is worth it: the first reader is quick, too
         finally:
             moved = {"bytes_up": simulator.bytes_up, "bytes_down": simulator.bytes_down}
             run.write(run.simulation_file, msgspec.structs.replace(told, end=end, **moved).encode())

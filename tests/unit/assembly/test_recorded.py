@@ -12,6 +12,7 @@ import pytest
 
 from barnraise import simulate as call
 from barnraise.account.account import Account, read
+from barnraise.account.report import write_report
 from barnraise.account.run_list import RunList
 from barnraise.assembly import requests
 from barnraise.assembly.cleaning import OVER, run_at
@@ -93,12 +94,25 @@ def test_a_controller_that_dies_continues_in_another_epoch(tmp_path: Path) -> No
 
 def test_real_tensors_have_losses_and_costed_work_has_none(tmp_path: Path) -> None:
     report, _ = play(tmp_path / "real", planned(training=RUN["training"] | {"tokens": 20_000}), real=True)
-    found = [point.loss for point in account_of(tmp_path / "real").losses]
+    account = account_of(tmp_path / "real")
+    write_report(account, None)
+    assert (tmp_path / "real" / "report" / "loss.png").is_file()
+    found = [point.loss for point in account.losses]
     assert found == [point.loss for point in report.losses.curve]
     play(tmp_path / "costed", planned())
     costed = account_of(tmp_path / "costed")
     assert costed.losses == []
     assert not any(one.kind == "evaluated" for one in costed.happenings)
+
+
+def test_the_first_reader_of_a_long_simulation_finds_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(tmp_path / "short", planned(), hours=0.05)
+    assert not RunDirectory(tmp_path / "short").account_cache.exists()
+    monkeypatch.setattr("barnraise.account.account.LEAST_KEPT", 100)
+    play(tmp_path / "long", planned(), hours=0.05)
+    assert RunDirectory(tmp_path / "long").account_cache.is_file()
+    short, long = account_of(tmp_path / "short"), account_of(tmp_path / "long")
+    assert long.as_json() == short.as_json() | {"run_dir": str(tmp_path / "long")}
 
 
 def test_an_interrupted_simulation_leaves_a_beginning(tmp_path: Path) -> None:
