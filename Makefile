@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu gpu-miles docs docs-site coverage matrix clean
+.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu gpu-miles docs docs-site pictures coverage matrix clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -88,6 +88,10 @@ gpu-miles: install  ## on a CUDA device: time of four workers behind slow links 
 
 docs: install  ## write the generated pages under docs/
 	$(BIN)/python -m barnraise.cli.reference
+
+pictures: install  ## take the pictures of the page in the documentation, in Chromium
+	mkdir -p docs/assets
+	BARNRAISE_PICTURES=$(CURDIR)/docs/assets $(BIN)/python -m pytest -q tests/e2e/test_page.py
 
 docs-site: $(VENV)/.docs  ## build the documentation site in build/site; broken links fail, nothing is fetched
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --site-dir build/site

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from barnraise.account import nodes
 from barnraise.account.account import Account
+from barnraise.account.alerts import Alert
 from barnraise.account.doubts import states
 from barnraise.account.folded import OverTime
 from barnraise.account.nodes import NodeRow
@@ -19,7 +21,8 @@ from barnraise.account.waiting import recorded_waiting
 class RunMoment:
     """One moment of a run, whose token budget is `budget`.
 
-    `present` is None where its controller is another process, or none: then `works` says which.
+    `present` is None where its controller is another process, or none: then `works` says which. `alerts` are those that
+    fire now, `forecast` says when the run ends, where that was estimated.
     """
 
     account: Account
@@ -27,6 +30,8 @@ class RunMoment:
     budget: int
     works: bool
     present: Present | None = None
+    alerts: Sequence[Alert] = ()
+    forecast: Mapping[str, Any] | None = None
 
     @cached_property
     def clock(self) -> float:

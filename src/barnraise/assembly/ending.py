@@ -99,6 +99,7 @@ def conclude(host: Host, finish: Finish, voice: Voice) -> Summary:
 
 def summarise(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     """Export the model of a run that is over, measure its skill, write the report, seal the folder."""
+    from barnraise.account.page.report_page import write_page
     from barnraise.account.report import write_report
 
     shutil.rmtree(run.moments, ignore_errors=True)  # no process continues from there
@@ -112,5 +113,6 @@ def summarise(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     with voice.doing("writing the report"):
         account = read(run)
         write_report(account, scores)
+        write_page(run, plan.run_file.training.tokens)
         seal.put(run)
     return Summary(account, scores)

@@ -26,6 +26,7 @@ COMMANDS = {
     "invite": ("barnraise.cli.invite", "Make another invite to a run."),
     "invites": ("barnraise.cli.invited", "List a run's invites: role, uses left, expiry."),
     "status": ("barnraise.cli.status", "Show how a run stands."),
+    "view": ("barnraise.cli.view_page", "Show a run on a page in the browser, while it works or afterwards."),
     "top": ("barnraise.cli.top", "Show the runs in a folder."),
     "events": ("barnraise.cli.events", "List the events of a run, and further ones as they come."),
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),

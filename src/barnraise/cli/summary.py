@@ -78,7 +78,8 @@ def show(account: Account, scores: SatScores | None) -> None:
         for text in sat.example_lines(scores):
             console.say(f"  {text}")
         console.say()
-    for label, place in (("model", account.run.model), ("report", account.run.report), ("ledger", account.run.ledger)):
+    places = account.run.model, account.run.report, account.run.report_page, account.run.ledger
+    for label, place in zip(("model", "report", "page", "ledger"), places, strict=True):
         screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
     if mark := marks_of(account.run).seal:
         screen.print(Text.assemble(("  seal     ", "dim"), mark))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from barnraise.config.section import Section
 from barnraise.config.values import Share, Text, Url
 
 
 class DashboardSection(Section):
-    """The metrics of the run for Prometheus, on a port of the controller's machine (extra `dashboard`)."""
+    """The page of the run, and its metrics, on a port of the controller's machine (extra `dashboard`)."""
 
     enabled: bool | None = Field(
         default=None,
@@ -19,13 +19,21 @@ class DashboardSection(Section):
     )
     host: Text = Field(
         default="127.0.0.1",
-        description="Address to listen on; by default only this machine reaches it. Elsewhere requests need the token "
-        "in keys/dashboard.token.",
+        description="Address to listen on; by default only this machine reaches it. Elsewhere requests need a token: "
+        "that in keys/dashboard.token, or one of a link.",
     )
     port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None,
         description="TCP port; 0 takes a free one. When not given 8710, or a free one while that is taken.",
     )
+    certificate: Text | None = Field(default=None, description="File with a certificate for TLS, in PEM; with `key`.")
+    key: Text | None = Field(default=None, description="File with the certificate's private key, in PEM.")
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together: give both, or none")
+        return self
 
 
 class AlertsSection(Section):

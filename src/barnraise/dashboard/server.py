@@ -5,21 +5,21 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 import threading
 from contextlib import suppress
+from typing import NamedTuple
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
-from barnraise.core.errors import AddressError, BarnraiseError
-from barnraise.core.text import printable
+from barnraise.core.errors import AddressError, InputError
 from barnraise.dashboard.access import Guard, is_loopback, token_of
-from barnraise.dashboard.metrics import CONTENT_TYPE, exposition
+from barnraise.dashboard.acting import Acting
+from barnraise.dashboard.feed import Feed
+from barnraise.dashboard.outlook import Outlook
+from barnraise.dashboard.pages import Pages
 from barnraise.dashboard.source import RunSource
+from barnraise.dashboard.trial import Trials
 
 USUAL_PORT = 8710
 """The port where none is named; a free one while another run has it."""
@@ -27,35 +27,45 @@ USUAL_PORT = 8710
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for all of a machine's."""
 
+MOST_REQUESTS = 500
+"""Requests at one time: each open page has one that never ends, and others are refused."""
 
-def application(source: RunSource) -> Starlette:
-    """Return the pages of one run."""
 
-    async def metrics(request: Request) -> Response:
-        try:
-            content = await run_in_threadpool(lambda: exposition(source.look()))
-        except BarnraiseError as error:
-            return PlainTextResponse(f"the run cannot be read now: {printable(str(error), 500)}\n", 503)
-        return Response(content, media_type=CONTENT_TYPE)
+class TlsFiles(NamedTuple):
+    """The files of a certificate and of its key, in PEM."""
 
-    return Starlette(routes=[Route("/metrics", metrics)])
+    chain: str
+    key: str
 
 
 class Dashboard:
-    """Serves a run's dashboard at `url` while the context is open; `failed` is why it no longer does, if so."""
+    """Serves a run's dashboard at `url` while the context is open; `failed` is why it no longer does, if so.
 
-    def __init__(self, source: RunSource, host: str, port: int | None) -> None:
-        """Bind a socket; `port` None takes the usual one, or a free one. Raises AddressError, StorageError."""
-        token = "" if is_loopback(host) else token_of(source.run)
+    `entry` is the address that opens it for the host, with the run's token.
+    """
+
+    def __init__(self, source: RunSource, host: str, port: int | None, certificate: TlsFiles | None = None) -> None:
+        """Bind a socket; `port` None takes the usual one, or a free one.
+
+        Raises AddressError, StorageError, InputError for a certificate that cannot be used.
+        """
+        key = token_of(source.run)
+        secure = _checked(certificate)
         self._source, self._socket = source, _bound(host, port)
+        self._trials, self._outlook = Trials(source.run), Outlook(source.run)
         number = self._socket.getsockname()[1]
-        self.url, self.failed = f"http://{f'[{host}]' if ':' in host else host}:{number}/", ""
+        named = f"[{host}]" if ":" in host else host
+        self.url, self.failed = f"http{'s' if secure else ''}://{named}:{number}/", ""
+        self.entry = f"{self.url}?token={key}"
         names = {"localhost", "127.0.0.1", "::1", host.lower()}
         if host in ANY:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *_addresses()}
+        pages = Pages(Feed(source.look, self._outlook.of), Acting(source.run, key), self._trials)
+        guard = Guard(pages.application(), frozenset(names), key, local=is_loopback(host), secure=secure)
         config = uvicorn.Config(
-            Guard(application(source), frozenset(names), token), log_config=None, access_log=False, lifespan="off",
-            server_header=False, limit_concurrency=100, timeout_graceful_shutdown=1,
+            guard, log_config=None, access_log=False, lifespan="off", server_header=False,
+            limit_concurrency=MOST_REQUESTS, timeout_graceful_shutdown=1,
+            ssl_certfile=certificate and certificate.chain, ssl_keyfile=certificate and certificate.key,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._server = uvicorn.Server(config)
@@ -69,6 +79,8 @@ class Dashboard:
         self._server.should_exit = True
         self._thread.join(5.0)
         self._socket.close()
+        self._trials.close()
+        self._outlook.close()
         self._source.close()
 
     def _serve(self) -> None:
@@ -76,6 +88,20 @@ class Dashboard:
             self._server.run(sockets=[self._socket])
         except BaseException as error:  # the run continues without its dashboard
             self.failed = f"{type(error).__name__}: {error}"
+
+
+def _checked(certificate: TlsFiles | None) -> bool:
+    """Return whether there is a certificate. Raises InputError where it cannot be used."""
+    if certificate is None:
+        return False
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate.chain, certificate.key)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(
+            f"dashboard.certificate {certificate.chain} with dashboard.key {certificate.key} cannot be used "
+            f"({error.strerror or error}): give a certificate and its key, in PEM, without a password"
+        ) from None
+    return True
 
 
 def _addresses() -> set[str]:

@@ -14,6 +14,7 @@ runs/sat-neo-20260131-174500/
     moments/         what the local workers' optimizers know, until the run is over
     model/           the result, in Hugging Face format
     report.md        what happened
+    report.html      the same as a page
     seal.json        once the run is over: the digests of all files
     simulation.json  a simulation's parameters and end; such a folder has no model, data, keys, checkpoints or payloads
     account.cache    the account as it was read last; it may be deleted, and is then folded again from the ledger
@@ -58,6 +59,7 @@ class RunDirectory:
         self.model = path / "model"
         self.requests = path / "requests"
         self.report = path / "report.md"
+        self.report_page = path / "report.html"
         self.seal = path / "seal.json"
         self.account_cache = path / "account.cache"
         self.simulation_file = path / "simulation.json"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
+import json
 import re
 import socket
+import ssl
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from barnraise.core.errors import AddressError
+from barnraise.core.errors import AddressError, InputError
 from barnraise.dashboard.access import token_of
-from barnraise.dashboard.server import Dashboard
+from barnraise.dashboard.passes import GUEST, NODE, OBSERVER, signed
+from barnraise.dashboard.server import Dashboard, TlsFiles
 from barnraise.dashboard.source import FolderSource
-from barnraise.ledger import RunDirectory
+from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 
 from ..cli.test_status import BEGINNING, make_run
 
@@ -30,10 +35,12 @@ def served(run: RunDirectory) -> Iterator[Dashboard]:
         yield dashboard
 
 
-def ask(dashboard: Dashboard, path: str = "/metrics", **headers: str) -> http.client.HTTPResponse:
+def ask(
+    dashboard: Dashboard, path: str = "/metrics", method: str = "GET", body: str | None = None, **headers: str
+) -> http.client.HTTPResponse:
     port = int(re.search(r":(\d+)/$", dashboard.url)[1])  # type: ignore[index]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    connection.request(method, path, body, headers={name.replace("_", "-"): value for name, value in headers.items()})
     return connection.getresponse()
 
 
@@ -58,13 +65,147 @@ def test_this_machine_has_several_names(served: Dashboard) -> None:
         assert ask(served, Host=host).status == 200, host
 
 
+def test_the_token_in_an_address_becomes_a_cookie_that_no_script_reads(served: Dashboard, run: RunDirectory) -> None:
+    answer = ask(served, f"/?token={token_of(run)}&a=1")
+    assert (answer.status, answer.headers["location"]) == (303, "/?a=1")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    who = json.loads(ask(served, "/data/who", Cookie=cookie.partition(";")[0]).read())
+    assert (who["role"], who["acts"]) == ("host", True)
+    assert json.loads(ask(served, "/data/who").read())["role"] == "local"
+    assert ask(served, "/?token=nonsense").status == 401
+
+
+def test_a_cookie_of_another_run_on_the_same_port_hides_nothing_from_this_machine(served: Dashboard) -> None:
+    port = served.url.rstrip("/").rpartition(":")[2]
+    assert json.loads(ask(served, "/data/who", Cookie=f"barnraise-{port}={'0' * 64}").read())["role"] == "local"
+
+
+def test_a_request_that_changes_something_comes_from_a_page_of_this_server(
+    served: Dashboard, run: RunDirectory
+) -> None:
+    bearer = {"Authorization": f"Bearer {token_of(run)}"}
+    mark = {"X_Barnraise": "1"}
+    assert ask(served, "/act/share", "POST", "{}", **bearer).status == 403, "without the mark"
+    assert ask(served, "/act/share", "POST", "{}", **bearer, **mark, Origin="https://evil.example").status == 403
+    assert ask(served, "/act/share", "POST", "{}", **bearer, **mark, Sec_Fetch_Site="cross-site").status == 403
+    assert ask(served, "/act/share", "POST", "{}", **mark).status == 400, "this machine alone may look only"
+    assert ask(served, "/act/share", "POST", "{}", **bearer, **mark).status == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "told"),
+    [
+        ("explode", "{}", "there is no action 'explode': there are finish, pause"),
+        ("share", "[", "is no JSON"),
+        ("share", "[1]", "is no JSON object"),
+        ("share", '{"days": 1e9}', "'days' is 1e+09, but must be from 0.01 to 3650"),
+        ("share", '{"days": true}', "'days' must be a number"),
+        ("share", '{"node": "nobody"}', "the run has no node 'nobody'"),
+        ("revoke", '{"node": 7}', "'node' must be a text"),
+        ("invite", '{"uses": 0}', "'uses' is 0, but must be from 1"),
+        ("pause", f'{{"reason": "{"x" * 25_000}"}}', "has more than 20,000 bytes"),
+    ],
+)
+def test_a_wrong_action_is_answered_with_what_is_wrong(
+    served: Dashboard, run: RunDirectory, name: str, body: str, told: str
+) -> None:
+    answer = ask(served, f"/act/{name}", "POST", body, Authorization=f"Bearer {token_of(run)}", X_Barnraise="1")
+    assert answer.status == 400
+    assert told in json.loads(answer.read())["error"]
+
+
+def test_links_open_what_is_theirs(served: Dashboard, run: RunDirectory) -> None:
+    key = token_of(run)
+    observer, guest, node = (
+        {"Authorization": f"Bearer {signed(key, role, 1.0, 'a' if role == NODE else '')}"}
+        for role in (OBSERVER, GUEST, NODE)
+    )
+    for path, statuses in {
+        "/data/overview": (200, 400, 400),
+        "/lanes?node=worker+1": (200, 400, 400),
+        "/data/me?node=b": (400, 400, 200),
+        "/data/join": (200, 200, 200),
+        "/story/a": (400, 400, 200),
+        "/story/b": (400, 400, 400),
+        "/why/a": (400, 400, 200),
+        "/events": (400, 400, 400),
+        "/metrics": (400, 400, 400),
+    }.items():
+        for who, status in zip((observer, guest, node), statuses, strict=True):
+            assert ask(served, path, **who).status == status, (path, who)
+    assert json.loads(ask(served, "/data/me?node=b", **node).read())["name"] == "a", "its own, whatever it asks for"
+    assert ask(served, "/", **guest).headers["location"] == "/join"
+    assert ask(served, "/", **node).headers["location"] == "/me"
+
+
+def test_a_view_is_fetched_once_and_followed_by_its_patches(served: Dashboard, run: RunDirectory) -> None:
+    whole = json.loads(gzip.decompress(ask(served, "/data/overview").read()))
+    stream = ask(served, f"/stream/overview?after={whole['id']}")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+        ledger.commit([Noted(9.0, notes.Advice("fewer nodes"))], {})
+    told = stream.readline() + stream.readline() + stream.readline()
+    assert told.startswith(b"event: patch\nid: 2\ndata: {")
+    assert b"fewer nodes" in told
+    again = ask(served, "/stream/overview?after=9000")
+    assert again.readline() == b"event: again\n"
+
+
+def test_a_stream_tells_that_the_run_cannot_be_read(served: Dashboard, run: RunDirectory) -> None:
+    aside = run.ledger.rename(run.ledger.with_suffix(".aside"))
+    stream = ask(served, "/stream/checks?after=0")
+    while not (line := stream.readline()).startswith(b"event: trouble"):
+        assert line, "the stream ended"
+    assert b"there is no ledger" in stream.readline() + stream.readline()
+    aside.rename(run.ledger)
+    while not (line := stream.readline()).startswith(b"event: trouble"):
+        assert line, "the stream ended"
+    assert b'data: ""' in stream.readline() + stream.readline()
+
+
+def test_stories_and_events_come_from_the_ledger(served: Dashboard) -> None:
+    assert "a joined" in str(json.loads(ask(served, "/story/a").read())["lines"])
+    assert ask(served, "/story/77").status == 400
+    assert [one[1] for one in json.loads(ask(served, "/events?node=a").read())["events"]] == ["joined"]
+    assert json.loads(ask(served, "/why/b").read())["why"] == "b proved its key and never joined"
+
+
+def test_qr_codes_are_images_of_bounded_texts(served: Dashboard) -> None:
+    assert json.loads(ask(served, "/qr?text=hello").read())["image"].startswith("data:image/svg+xml")
+    assert ask(served, "/qr?text=").status == ask(served, f"/qr?text={'x' * 2000}").status == 400
+
+
+def test_a_certificate_serves_by_tls_and_a_wrong_one_is_told(run: RunDirectory, tmp_path: Path) -> None:
+    chain, key = str(tmp_path / "chain.pem"), str(tmp_path / "key.pem")
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", chain, "-days", "1"]
+    subprocess.run([*made, "-subj", "/CN=localhost"], check=True, capture_output=True)
+    with Dashboard(FolderSource(run), "127.0.0.1", 0, TlsFiles(chain, key)) as dashboard:
+        assert dashboard.url.startswith("https://")
+        port = int(dashboard.url.rstrip("/").rpartition(":")[2])
+        unchecked = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=unchecked)
+        connection.request("GET", f"/?token={token_of(run)}")
+        assert "Secure" in connection.getresponse().headers["set-cookie"]
+    with pytest.raises(InputError, match=r"cannot be used .*: give a certificate and its key, in PEM"):
+        Dashboard(FolderSource(run), "127.0.0.1", 0, TlsFiles(chain, str(tmp_path / "none.pem")))
+
+
+def test_the_token_of_a_sealed_run_is_written_nowhere(run: RunDirectory) -> None:
+    run.seal.write_text("{}")
+    assert re.fullmatch("[0-9a-f]{64}", token_of(run))
+    assert not (run.keys / "dashboard.token").exists()
+
+
 def test_other_machines_need_the_runs_token(run: RunDirectory) -> None:
     with Dashboard(FolderSource(run), "0.0.0.0", 0) as dashboard:
         token = token_of(run)
         assert (run.keys / "dashboard.token").stat().st_mode & 0o777 == 0o600
+        assert b"keys/dashboard.token" in ask(dashboard).read()
         assert ask(dashboard).status == 401
         wrong = ask(dashboard, Authorization=f"Bearer {token[:-1]}x")
-        assert (wrong.status, b"keys/dashboard.token" in wrong.read()) == (401, True)
+        assert (wrong.status, b"ask the host of the run for a link" in wrong.read()) == (401, True)
         assert ask(dashboard, Authorization=f"Bearer {token}").status == 200
         assert ask(dashboard, Authorization=f"Bearer {token}", Host=socket.gethostname()).status == 200
     assert token_of(run) == token, "it stays the same"
