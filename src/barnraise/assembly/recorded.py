@@ -16,6 +16,7 @@ from barnraise.account.facts import ANY_CHURN
 from barnraise.assembly.simulation import Watch, unwatched
 from barnraise.assembly.trial import Trial
 from barnraise.config.load import dump
+from barnraise.emulation.event_queue import seldom_collected
 from barnraise.emulation.simulator import Simulator
 from barnraise.ledger import Decision, RunDirectory, SimulatedLedger, Simulation
 from barnraise.plan.estimate import estimate
@@ -54,7 +55,7 @@ def recorded(
             with SimulatedLedger(run.ledger, run.path.name) as ledger, _Recorder(simulator, ledger), watch(simulator):
                 yield
             end = simulator.end
-            with AccountReader(run) as reader:
+            with AccountReader(run) as reader, seldom_collected():
                 reader.advance()  # writes the cache of the account where it is worth it: the first reader is quick, too
         finally:
             moved = {"bytes_up": simulator.bytes_up, "bytes_down": simulator.bytes_down}
