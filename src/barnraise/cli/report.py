@@ -31,7 +31,7 @@ def report(
         Path | None, typer.Option(help="Folder of the trackers' files; RUN_DIR/tracking if not given.")
     ] = None,
 ) -> None:
-    """Write report.md with its pictures, or figures for TensorBoard, Weights & Biases (offline), MLflow or trackio.
+    """Write report.md, its pictures and report.html, or figures for TensorBoard, W&B (offline), MLflow or trackio.
 
     All from the ledger. Works while the run does, after it ended or crashed, and for a simulation. The report of a run
     that is over is sealed and stays as it is. A tracker gets the figures that it does not have yet.
@@ -61,6 +61,9 @@ def _written(run: RunDirectory) -> Path:
     if run.seal.is_file() and run.report.is_file():
         return run.report
     from barnraise.account.account import read
+    from barnraise.account.page.report_page import write_page
     from barnraise.account.report import write_report
+    from barnraise.config.load import load
 
+    write_page(run, load(run.run_file).training.tokens)
     return write_report(read(run), None)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import TimeoutError as NotInTime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnraise.account.moment import RunMoment
 from barnraise.account.present import Present
 from barnraise.assembly.account_keeper import AccountKeeper
-from barnraise.assembly.hosting import Host
 from barnraise.assembly.present import present_of
 from barnraise.config.load import load
 from barnraise.ledger import RunDirectory
+
+if TYPE_CHECKING:
+    from barnraise.assembly.hosting import Host  # it imports torch
 
 PATIENCE = 2.0
 """Seconds that a controller has to tell its present; a moment without it is shown then."""

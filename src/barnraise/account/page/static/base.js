@@ -67,7 +67,13 @@ var barn = { views: {} };
     for (var at = 1; at < arguments.length; at++) barn.add(made, arguments[at]);
     return made;
   };
-  barn.colour = function (name) { return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim(); };
+  // Return a colour of the style; they are looked up again where the scheme changes.
+  var colours = {};
+  barn.colour = function (name) {
+    if (!colours[name]) colours[name] = getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+    return colours[name];
+  };
+  if (window.matchMedia) matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { colours = {}; });
 
   // Ask the server; reject with its message.
   barn.ask = function (path, given) {

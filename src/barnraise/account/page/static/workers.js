@@ -16,11 +16,12 @@
 
   // Draw a lane: seven letters a bin, each the share of an activity in it.
   barn.lane = function (canvas, lane, bins, width) {
-    var scale = window.devicePixelRatio || 1, wide = canvas.clientWidth || 240, high = 18;
+    var scale = window.devicePixelRatio || 1, wide = 240, high = 18;
     canvas.width = wide * scale;
     canvas.height = high * scale;
     var pen = canvas.getContext("2d"), colours = KINDS.map(barn.colour), step = canvas.width / Math.max(1, bins), told = KINDS.map(function () { return 0; });
-    for (var bin = 0; lane && bin < lane[1].length / 7; bin++) {
+    if (!lane) return;
+    for (var bin = 0; bin < lane[1].length / 7; bin++) {
       var x = (lane[0] + bin) * step, y = canvas.height;
       if (barn.at !== null && (lane[0] + bin) * width > barn.at) break;
       for (var kind = 0; kind < 7; kind++) {
@@ -80,16 +81,22 @@
         rows();
       }
       function later() { if (!frame) frame = requestAnimationFrame(function () { frame = null; rows(); }); }
+      // Show the rows around those that are seen; rows that stay are kept.
       function rows() {
-        var top = Math.max(0, Math.floor(fleet.scrollTop / HEIGHT) - MORE), end = Math.min(order.length, top + Math.ceil((fleet.clientHeight || 600) / HEIGHT) + 2 * MORE);
-        if (top === first && end === last) return;
-        first = top;
-        last = end;
-        above.firstChild.style.height = top * HEIGHT + "px";
-        below.firstChild.style.height = (order.length - end) * HEIGHT + "px";
-        barn.fill(body, top ? above : null, order.slice(top, end).map(function (name, at) { return line(name, top + at); }), end < order.length ? below : null);
+        var seen = Math.max(0, Math.floor(fleet.scrollTop / HEIGHT)), until = Math.min(order.length, seen + Math.ceil((fleet.clientHeight || 600) / HEIGHT) + 1);
+        if (first >= 0 && seen >= first && until <= last) return;
+        var kept = {}, fresh = [], again = first < 0;
+        if (!again) body.querySelectorAll("tr[data-name]").forEach(function (one) { kept[one.dataset.name] = one; });
+        first = Math.max(0, seen - MORE);
+        last = Math.min(order.length, until + MORE);
+        above.firstChild.style.height = first * HEIGHT + "px";
+        below.firstChild.style.height = (order.length - last) * HEIGHT + "px";
+        barn.fill(body, first ? above : null, order.slice(first, last).map(function (name, at) {
+          if (!kept[name]) fresh.push(kept[name] = line(name, first + at));
+          return kept[name];
+        }), last < order.length ? below : null);
         if (!order.length) barn.fill(body, barn.el("tr", {}, barn.el("td", { colspan: COLUMNS.length }, find.value ? "No worker fits that." : "No worker has joined yet.")));
-        paint();
+        paint(fresh);
         fetchLanes(false);
       }
       function line(name, at) {
@@ -101,9 +108,9 @@
           return barn.el("td", { class: one[2] === String ? "" : "n" }, one[2](value(row, one[1])));
         }));
       }
-      function paint() {
-        body.querySelectorAll("canvas").forEach(function (canvas) {
-          barn.lane(canvas, lanes[canvas.closest("tr").dataset.name], bins, width);
+      function paint(some) {
+        (Array.isArray(some) ? some : body.querySelectorAll("tr[data-name]")).forEach(function (one) {
+          barn.lane(one.querySelector("canvas"), lanes[one.dataset.name], bins, width);
         });
       }
       function fetchLanes(again) {
@@ -115,7 +122,7 @@
           width = found.width;
           var end = barn.time() ? barn.time().end : 0;
           bins = Math.max(1, end ? Math.ceil(end / width) : 120);
-          paint();
+          paint(null);
         }, function () { wanted = ""; });
       }
       function choose(name) {
@@ -136,7 +143,7 @@
         data = found;
         found.columns.forEach(function (name, at) { place[name] = at; });
         if (document.activeElement && body.contains(document.activeElement) && before) update(); else arrange();
-      }), barn.ontime(paint)];
+      }), barn.ontime(function () { paint(null); })];
       // Change the figures of the rows in place: the focus stays where it is.
       function update() {
         body.querySelectorAll("tr[data-name]").forEach(function (shown) {
