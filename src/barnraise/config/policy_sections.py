@@ -207,7 +207,9 @@ class EvaluationSection(Section):
         description="Samples of the model's text at each evaluation, which are kept: greedy completions of the first "
         "held-out prompts.",
     )
-    sample_tokens: int = Field(default=64, ge=1, le=1024, description="Most tokens of a sample.")
+    sample_tokens: int = Field(
+        default=64, ge=1, le=1024, description="Most tokens of a sample; traces of formulas are written to their end."
+    )
     prompts: Annotated[list[Text], Field(max_length=16)] = Field(
         default=[],
         description="Prompts to complete as samples, instead of held-out ones; with a chat template each is a user's "

@@ -26,7 +26,7 @@ from barnraise.training.metrics import callables
 from barnraise.training.metrics.catalog import CATALOG, PERPLEXITY, Wanted, is_callable, is_own_code
 from barnraise.training.metrics.generation import Stopped, greedy
 from barnraise.training.metrics.measures import HeldOutData, Metric
-from barnraise.training.metrics.texts import coder_of, openings
+from barnraise.training.metrics.texts import answer_of, coder_of, openings, writes_traces
 
 RESERVED = ("loss", PERPLEXITY)
 """Figures of every version, whose names a function's figures may not have."""
@@ -135,10 +135,11 @@ class Measurer:
         if coder is None:
             raise ValueError("rows that a problem makes have no text")
         prompts, stops = self._prompts(held)
-        most, context = [self.wanted.sample_tokens] * len(prompts), self.dataset.meta.context
+        context = self.dataset.meta.context
+        most = [context if writes_traces(self.dataset) else self.wanted.sample_tokens] * len(prompts)
         written = greedy(module, prompts, context=context, stops=stops, most=most, stopped=held.stopped)
         found.samples = tuple(
-            TextSample(_end_of(coder.shown(prompt)), coder.decode(text)[:LONGEST_TEXT])
+            TextSample(_end_of(coder.shown(prompt)), answer_of(self.dataset, coder, prompt, text)[:LONGEST_TEXT])
             for prompt, text in zip(prompts, written, strict=True)
         )
 

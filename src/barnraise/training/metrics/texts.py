@@ -7,6 +7,9 @@ from typing import Protocol
 
 from barnraise.data import tokenizers
 from barnraise.data.columns import TOKENS
+from barnraise.data.sat import traces
+from barnraise.data.sat.dataset import options_of
+from barnraise.data.sat.shown import show
 from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset
 
@@ -43,3 +46,19 @@ def openings(dataset: Dataset, count: int) -> list[list[int]]:
         colon = SatTokenizer.load(dataset.folder).colon_id
         return [row[: row.index(colon) + 1] for row in rows]
     return [row[: min(PROMPT_TOKENS, dataset.meta.context // 2)] for row in rows]
+
+
+def writes_traces(dataset: Dataset) -> bool:
+    """Return whether the rows of a dataset are formulas with traces, which are samples as a whole."""
+    return dataset.meta.tokenizer == SatTokenizer.name
+
+
+def answer_of(dataset: Dataset, coder: TextCoder, prompt: Sequence[int], written: Sequence[int]) -> str:
+    """Return a generated text as it is shown; of a trace the verdict of the independent checker, then its steps."""
+    if not isinstance(coder, SatTokenizer):
+        return coder.decode(written)
+    options = options_of(dataset)
+    formula, tokens = coder.formula(prompt), coder.completion(written)
+    score = traces.score(formula, tokens, style=options.style, slots=options.slots)
+    _, *steps, verdict = show(formula, tokens, score, style=options.style, slots=options.slots).splitlines()
+    return "\n".join([verdict, *steps])

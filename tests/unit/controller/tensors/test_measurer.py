@@ -18,6 +18,9 @@ from barnraise.controller.tensors.time_limit import TookTooLongError, within
 from barnraise.core.errors import OptionError
 from barnraise.data import text
 from barnraise.data.questions import QUESTIONS, Questions, encoded, prompts_of
+from barnraise.data.sat import dataset as sat
+from barnraise.data.sat.options import SatOptions
+from barnraise.data.sat.tokenizer import SatTokenizer
 from barnraise.data.shards import Dataset
 from barnraise.data.tokenizers import ByteTokenizer
 from barnraise.models import chance
@@ -26,6 +29,7 @@ from barnraise.models.exchange.record import Exchange
 from barnraise.training.metrics import callables
 from barnraise.training.metrics.catalog import Wanted
 from barnraise.training.metrics.generation import Stopped
+from barnraise.training.metrics.texts import answer_of
 
 MODULE = """
 import sys
@@ -252,3 +256,25 @@ def test_others_that_wait_already_get_their_turn_when_one_is_given_up() -> None:
     with pytest.raises(TookTooLongError):
         within(0.5, endless, lambda: False)
     assert got.wait(10)
+
+
+def test_a_sample_of_formulas_is_a_whole_trace_with_the_checkers_verdict(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one" / "data"
+    folder.parent.mkdir(parents=True)
+    sat.build(folder, SatOptions.of(variables=(3, 3), examples=20, held_out=6))
+    dataset = Dataset.open(folder)
+    section = {"architecture": "gpt2", "config": {"n_embd": 8, "n_layer": 1, "n_head": 1}}
+    context, end = dataset.meta.context, dataset.meta.eos_id
+    config = describe(section, dataset.meta.vocab_size, context, bos_id=None, eos_id=end, pad_id=end)
+    exchange = Exchange.of(config)
+    found = Measurer(Evaluator(config, exchange, dataset, 5), Wanted((), 2, 1, 60.0))
+    found.build()
+    samples = found.measure(found.enter(torch.full((exchange.exchanged,), 0.01))).samples
+    assert len(samples) == 2
+    assert all(one.text.startswith("checker: refused: ") for one in samples), "it has learnt nothing"
+    tokenizer = SatTokenizer.load(folder)
+    row = dataset.held_out(1)["tokens"].tolist()[0]
+    colon = row.index(tokenizer.colon_id) + 1
+    told = answer_of(dataset, tokenizer, row[:colon], row[colon:])
+    assert told.startswith("checker: accepted\n"), "the dataset's own trace"
+    assert told.count("\n") >= 1
