@@ -36,7 +36,9 @@ def fetch(root: Path) -> None:
     if all(path.is_file() and _digest(path.read_bytes()) == FILES[name] for name, path in wanted.items()):
         return
     with tempfile.TemporaryDirectory() as scratch:
-        done = subprocess.run([*_npm(), "pack", "--silent", PACKAGE], cwd=scratch, capture_output=True, text=True)
+        done = subprocess.run(
+            [*_npm(), "pack", "--silent", PACKAGE], cwd=scratch, capture_output=True, text=True, timeout=60
+        )
         if done.returncode != 0:
             raise OSError(f"npm pack {PACKAGE}: {done.stderr.strip()[-300:] or done.returncode}")
         (archive,) = Path(scratch).glob("*.tgz")
@@ -68,5 +70,5 @@ class Fetching(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         try:
             fetch(Path(self.root))
-        except (OSError, ValueError, tarfile.TarError) as error:
+        except (OSError, ValueError, KeyError, tarfile.TarError, subprocess.SubprocessError) as error:
             self.app.display_warning(f"the page will show tables in place of charts: {error}")

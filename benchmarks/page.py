@@ -17,11 +17,13 @@ import gzip
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -42,11 +44,13 @@ from barnraise.ledger import (
     Judged,
     Ledger,
     NodeChanged,
+    Noted,
     RunDirectory,
     Terms,
     VersionClosed,
     VersionMade,
     Weighing,
+    notes,
 )
 from barnraise.wire.manifest import Manifest
 
@@ -138,10 +142,12 @@ def viewed(run: Path) -> Iterator[tuple[psutil.Process, str]]:
 
 
 async def follow(url: str, view: str, until: float) -> int:
-    """Follow a view as a page does; return the bytes that came."""
+    """Follow a view as a page does, after it came as a whole; return the bytes of its changes."""
     host, port = re.match(r"http://([^:/]+):(\d+)/", url).groups()  # type: ignore[union-attr]
+    whole = await asyncio.to_thread(urllib.request.urlopen, f"http://{host}:{port}/data/{view}")
+    number = json.loads(gzip.decompress(whole.read()))["id"]
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET /stream/{view}?after=0 HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+    writer.write(f"GET /stream/{view}?after={number} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
     size = 0
     while (left := until - time.monotonic()) > 0:
         try:
@@ -184,6 +190,32 @@ def weight() -> None:
     if (found := find_spec("bokeh")) is not None and found.origin is not None:
         other = (Path(found.origin).parent / "server/static/js/bokeh.min.js").read_bytes()
         print(f"| bokeh.min.js | {len(other):,} | {len(gzip.compress(other)):,} |")
+
+
+def latency(turns: int) -> None:
+    """Print how soon an event that is committed is on an open page."""
+    from playwright.sync_api import sync_playwright
+
+    took = []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as started:
+        with growing(Path(folder), 64) as run:
+            time.sleep(5.0 if turns > 1 else 1.0)
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        with run.lock(), viewed(run.path) as (_, url), Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+            tab = browser.new_page()
+            tab.goto(url)
+            tab.wait_for_selector(".bar")
+            tab.wait_for_timeout(3000)
+            for number in range(turns):
+                ledger.commit([Noted(100.0 + number, notes.Advice(f"advice {number};"))], {})
+                began = time.monotonic()
+                while f"advice {number};" not in tab.inner_text("main"):
+                    tab.wait_for_timeout(10)
+                took.append(time.monotonic() - began)
+                tab.wait_for_timeout(700 + 90 * number)
+        browser.close()
+    told = f"{statistics.median(took):.2f} s ({min(took):.2f} to {max(took):.2f})"
+    print(f"\nan event is on an open page after {told}, of {turns}")
 
 
 def big(run: Path) -> None:
@@ -242,6 +274,8 @@ def main() -> None:
     print(json.dumps(look(), default=str))
     weight()
     server(options.pages, options.seconds)
+    if shutil.which("chromium") is not None:
+        latency(1 if options.quick else 10)
     if options.big is not None:
         big(options.big)
 

@@ -89,7 +89,7 @@ contributions = st.builds(
     tokens=counts,
     norm=floats,
     parameters=ranges,
-    weighing=st.builds(Weighing, floats, floats, st.none() | floats),
+    weighing=st.builds(Weighing, floats, floats, st.none() | finite),  # no number there would be read as none
 )
 closed = st.builds(
     VersionClosed,

@@ -68,6 +68,11 @@ class RunMoment:
             return PAUSED
         return WAITING if self.waits_for else TRAINING
 
+    @cached_property
+    def sums(self) -> list[list[float]]:
+        """Return the figures of all nodes together: by field of an activity, then by bin."""
+        return self.over_time.activity.sums()
+
     @property
     def standby(self) -> StandbyPresent:
         """Return the standby, as far as it is known."""

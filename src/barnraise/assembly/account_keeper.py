@@ -17,18 +17,21 @@ REFRESH_EVERY = 10.0
 
 
 class AccountKeeper:
-    """Reads the account of a run for the process that is its controller; any thread may call it."""
+    """Reads the account of a run for the process that is its controller; any thread may call it.
+
+    A caller holds `reading` as long as it uses what is folded over the run's time: further reading changes that.
+    """
 
     def __init__(self, run: RunDirectory, budget: int) -> None:
         """Nothing is read yet. `budget` is in tokens."""
         self.run, self.budget = run, budget
-        self._lock = threading.Lock()
+        self.reading = threading.RLock()
         self._closed = False
         self._reader: AccountReader | None = None
 
     def read(self) -> tuple[Account, OverTime]:
         """Return the account by now, and what is folded over the run's time. Raises StorageError, CorruptionError."""
-        with self._lock:
+        with self.reading:
             return self._read(), self._open().over_time
 
     def status(self) -> bytes:
@@ -51,7 +54,7 @@ class AccountKeeper:
     def close(self) -> None:
         """Stop reading, and close the connection to the ledger."""
         self._closed = True
-        with self._lock:
+        with self.reading:
             self._drop()
 
     def _read(self) -> Account:
@@ -62,7 +65,7 @@ class AccountKeeper:
             raise
 
     def _advance(self) -> None:
-        with self._lock:
+        with self.reading:
             if not self._closed:
                 try:
                     self._open().advance(lambda: self._closed)

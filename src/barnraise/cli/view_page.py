@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import webbrowser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -54,7 +55,7 @@ def view(
         raise InputError(told)
     if bool(certificate) != bool(key):
         raise InputError("--certificate and --key belong together: give both, or none")
-    from barnraise.dashboard.access import token_of
+    from barnraise.dashboard.access import TOKEN, token_of
     from barnraise.dashboard.acting import Acting
     from barnraise.dashboard.passes import OBSERVER
     from barnraise.dashboard.server import Dashboard, TlsFiles
@@ -63,6 +64,11 @@ def view(
     run = RunDirectory.open(run_dir)
     if share:
         links = Acting(run, token_of(run))
+        if not (run.keys / TOKEN).is_file():
+            raise InputError(
+                f"{run.path} keeps no key for links: it is sealed, simulated, or cannot be written to; share "
+                "report.html, or a page that this command serves, whose buttons make links"
+            )
         console.say(
             links.path(days) if share == OBSERVER else links.act("share", {"node": share, "days": days})["path"]
         )
@@ -71,8 +77,17 @@ def view(
     source.look()  # a ledger that cannot be read is told before a page is
     with Dashboard(source, host, port, TlsFiles(certificate, key) if certificate else None) as made:
         console.say(f"page: {made.entry}")
-        if browser:
-            webbrowser.open(made.entry)
-        while not made.failed:
-            time.sleep(0.5)
+        with TemporaryDirectory(prefix="barnraise-page-") as private:
+            if browser:
+                webbrowser.open(_entrance(Path(private), made.entry))
+            while not made.failed:
+                time.sleep(0.5)
         raise InputError(f"the page has failed: {made.failed}")
+
+
+def _entrance(folder: Path, entry: str) -> str:
+    """Return the address of a file that leads to the page: others would see the token among a browser's arguments."""
+    file = folder / "open.html"
+    file.touch(0o600)
+    file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={entry}"><a href="{entry}">page</a>')
+    return file.as_uri()

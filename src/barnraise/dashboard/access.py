@@ -6,9 +6,9 @@ import ipaddress
 import re
 import secrets
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode
 
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,6 +33,9 @@ HEADERS = {
 
 MARK = b"x-barnraise"
 """A header of each request that changes something: another site's page cannot send it without being asked first."""
+
+FORWARDED = {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"}
+"""Headers of a request that a proxy passes on: it comes from elsewhere, whatever its address is."""
 
 COOKIE_SECONDS = 30 * 86_400
 
@@ -75,7 +78,7 @@ class Guard:
             return PlainTextResponse("such a request comes from a page of this server alone\n", 403)
         given = parse_qs(scope["query_string"].decode("latin-1"))
         if "token" in given and not changes:
-            return self._welcome(scope, given, host)
+            return self._welcome(scope, given, headers)
         try:
             scope["pass"] = self._pass(headers, host)
         except InputError as error:
@@ -91,25 +94,36 @@ class Guard:
             except InputError:
                 if bearer or not self._local:  # a cookie may be of another run that had the port
                     raise
-        if not self._local:
+        if not self._local or FORWARDED & headers.keys():
             raise InputError(
                 "a token is needed: the host finds it in RUN_DIR/keys/dashboard.token, or gives you a link"
             )
         return Pass(LOCAL)
 
-    def _welcome(self, scope: Scope, given: dict[str, list[str]], host: str) -> Response:
-        """Return the answer to an address with a token: the same without it, and a cookie."""
+    def _welcome(self, scope: Scope, given: dict[str, list[str]], headers: dict[bytes, str]) -> Response:
+        """Return the answer to an address with a token: the same without it, and a cookie.
+
+        The cookie comes with links in mails and other pages, too: a mark tells which requests may change something.
+        """
+        host = headers.get(b"host", "")
         token = given.pop("token")[0]
         try:
             passes.read(self._key, token)
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 401)
         rest = urlencode(given, doseq=True)
-        made = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), 303)
+        made = RedirectResponse("/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else ""), 303)
+        if self._is_host(headers, host):
+            return made  # a host who tries a link that was made for others stays the host
         made.set_cookie(
-            _cookie_name(host), token, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=self._secure
+            _cookie_name(host), token, max_age=COOKIE_SECONDS, httponly=True, samesite="lax", secure=self._secure
         )
         return made
+
+    def _is_host(self, headers: dict[bytes, str], host: str) -> bool:
+        with suppress(InputError):
+            return self._pass(headers, host).acts
+        return False
 
     def _from_here(self, headers: dict[bytes, str], host: str) -> bool:
         origin = headers.get(b"origin")
@@ -124,10 +138,7 @@ def _cookie_name(host: str) -> str:
 
 
 def _cookie(header: str, name: str) -> str:
-    with suppress(CookieError):
-        found = SimpleCookie(header).get(name)
-        return found.value if found is not None else ""
-    return ""
+    return cookie_parser(header).get(name, "")
 
 
 def name_of(host: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from typing import Any
 
 import msgspec
@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from barnraise.account.page.assets import STATIC, page
+from barnraise.account.moment import RunMoment
+from barnraise.account.page.assets import STATIC, content, page
 from barnraise.account.page.pictures import VIEWS, joining, lanes, own
 from barnraise.account.page.veil import Veil
 from barnraise.account.why import why_resting
@@ -23,13 +24,13 @@ from barnraise.core.text import printable
 from barnraise.dashboard.acting import Acting
 from barnraise.dashboard.feed import Feed, UnreadableError, veil_of
 from barnraise.dashboard.metrics import CONTENT_TYPE, exposition
-from barnraise.dashboard.passes import GUEST, NODE, Pass
+from barnraise.dashboard.passes import NODE, Pass
 from barnraise.dashboard.qr import drawn
 from barnraise.dashboard.stories import events, story
 from barnraise.dashboard.trial import Trials
 
-MOST_LANES, MOST_BODY = 100, 20_000
-"""Lanes in one answer, and bytes of a request."""
+MOST_LANES, MOST_BODY, BODY_SECONDS = 100, 20_000, 10.0
+"""Lanes in one answer, bytes of a request, and seconds in which those have to come."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -77,8 +78,7 @@ class Pages:
         name = request.path_params["name"]
         if name not in STATIC:
             raise InputError("no such file")
-        content = resources.files("barnraise.account.page").joinpath("static", name).read_bytes()
-        return Response(content, media_type=STATIC[name], headers={"cache-control": "private, max-age=600"})
+        return Response(content(name), media_type=STATIC[name], headers={"cache-control": "private, max-age=600"})
 
     async def data(self, request: Request) -> Response:
         """Return one view as a whole."""
@@ -87,13 +87,13 @@ class Pages:
             return _json({"role": seen.role, "acts": seen.acts, "names": seen.sees_names, "can": self._can(seen)})
         if view == "me" and seen.sees_names | (seen.role == NODE):
             node = seen.node or request.query_params.get("node", "")
-            return _json(own(await self._feed.moment(), node, Veil()))
+            return _json(await self._feed.ask(lambda moment: own(moment, node, Veil())))
         if view == "join":
-            return _json(joining(await self._feed.moment(60.0)))
+            return _json(await self._feed.ask(joining, 60.0))
         if not seen.sees_run or view not in VIEWS:
             raise InputError("this link does not open that")
-        content = await self._feed.whole(view, not seen.sees_names)
-        return Response(content, media_type="application/json", headers={"content-encoding": "gzip"})
+        whole = await self._feed.whole(view, not seen.sees_names)
+        return Response(whole, media_type="application/json", headers={"content-encoding": "gzip"})
 
     async def stream(self, request: Request) -> Response:
         """Return the changes of a view from number `after` on, as server-sent events."""
@@ -112,44 +112,45 @@ class Pages:
         seen = _pass(request)
         if not seen.sees_run:
             raise InputError("this link does not open that")
-        wanted = request.query_params.getlist("node")[:MOST_LANES]
-        moment = await self._feed.moment(5.0)
-        veil = veil_of(moment, not seen.sees_names)
-        shown = {veil.name(one.node): one.node for one in moment.account.nodes}
-        return _json({
-            "width": moment.over_time.activity.width,
-            "lanes": lanes(moment, [shown[name] for name in wanted if name in shown], veil),
-        })  # fmt: skip
+        wanted, veiled = request.query_params.getlist("node")[:MOST_LANES], not seen.sees_names
+
+        def shown(moment: RunMoment) -> dict[str, Any]:
+            veil = veil_of(moment, veiled)
+            nodes = {veil.name(one.node): one.node for one in moment.account.nodes}
+            found = lanes(moment, [nodes[name] for name in wanted if name in nodes], veil)
+            return {"width": moment.over_time.activity.width, "lanes": found}
+
+        return _json(await self._feed.ask(shown, 5.0))
 
     async def story(self, request: Request) -> Response:
         """Return the story of a node or an assignment."""
-        seen, what = _pass(request), request.path_params["what"]
-        _names_needed(seen, what)
-        return _json(await run_in_threadpool(story, self._acting.run, what))
+        _names_needed(_pass(request))
+        return _json(await run_in_threadpool(story, self._acting.run, request.path_params["what"]))
 
     async def why(self, request: Request) -> Response:
         """Return why a node rests."""
-        seen, node = _pass(request), request.path_params["node"]
-        _names_needed(seen, node)
-        moment = await self._feed.moment()
-        shown = {Veil().name(one.node): one.node for one in moment.account.nodes}
-        return _json({"why": why_resting(moment, shown.get(node, node))})
+        _names_needed(_pass(request))
+        wanted = request.path_params["node"]
+
+        def told(moment: RunMoment) -> dict[str, str]:
+            nodes = {Veil().name(one.node): one.node for one in moment.account.nodes}
+            return {"why": why_resting(moment, nodes.get(wanted, wanted))}
+
+        return _json(await self._feed.ask(told))
 
     async def events(self, request: Request) -> Response:
         """Return the newest events of some kinds, of one node or of all."""
-        _names_needed(_pass(request), None)
-        asked = request.query_params
-        moment = await self._feed.moment()
-        return _json(await run_in_threadpool(events, moment, asked.get("kinds", ""), asked.get("node", "")))
+        _names_needed(_pass(request))
+        kinds, node = request.query_params.get("kinds", ""), request.query_params.get("node", "")
+        return _json(await self._feed.ask(lambda moment: events(moment, kinds, node), 2.0))
 
     async def qr(self, request: Request) -> Response:
-        return _json({"image": drawn(request.query_params.get("text", ""))})
+        return _json({"image": await run_in_threadpool(drawn, request.query_params.get("text", ""))})
 
     async def metrics(self, request: Request) -> Response:
         if not _pass(request).sees_names:
             raise InputError("this link does not open that")
-        moment = await self._feed.moment(0.2)
-        return Response(await run_in_threadpool(exposition, moment), media_type=CONTENT_TYPE)
+        return Response(await self._feed.ask(exposition, 0.2), media_type=CONTENT_TYPE)
 
     async def attempt(self, request: Request) -> Response:
         """Let the run's newest model answer a text."""
@@ -173,20 +174,24 @@ def _pass(request: Request) -> Pass:
     return found
 
 
-def _names_needed(seen: Pass, node: str | None) -> None:
-    """Raise InputError for a visitor who may not see that node."""
-    if not seen.sees_names and not (seen.role == NODE and node == seen.node):
-        raise InputError("an observer's or guest's link does not open that" if seen.role != GUEST else "no such page")
+def _names_needed(seen: Pass) -> None:
+    """Raise InputError for a visitor who sees no names."""
+    if not seen.sees_names:
+        raise InputError("this link does not open that")
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    content = b""
-    async for part in request.stream():
-        content += part
-        if len(content) > MOST_BODY:
-            raise InputError(f"the request has more than {MOST_BODY:,} bytes")
+    given = b""
     try:
-        found = json.loads(content or b"{}")
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                given += part
+                if len(given) > MOST_BODY:
+                    raise InputError(f"the request has more than {MOST_BODY:,} bytes")
+    except TimeoutError:
+        raise InputError(f"the request did not come within {BODY_SECONDS:g} s") from None
+    try:
+        found = json.loads(given or b"{}")
     except ValueError:
         raise InputError("the request is no JSON") from None
     if not isinstance(found, dict):

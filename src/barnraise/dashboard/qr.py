@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import segno
 
 from barnraise.core.errors import InputError
@@ -10,6 +12,7 @@ LONGEST = 1500
 """Characters of a code that cameras still read."""
 
 
+@lru_cache(32)
 def drawn(text: str) -> str:
     """Return a QR code of `text` as the address of an SVG image. Raises InputError."""
     if not 0 < len(text) <= LONGEST:

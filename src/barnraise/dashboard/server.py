@@ -8,9 +8,10 @@ import socket
 import ssl
 import threading
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from barnraise.core.errors import AddressError, InputError
 from barnraise.dashboard.access import Guard, is_loopback, token_of
@@ -27,8 +28,30 @@ USUAL_PORT = 8710
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for all of a machine's."""
 
-MOST_REQUESTS = 500
-"""Requests at one time: each open page has one that never ends, and others are refused."""
+MOST_REQUESTS, HEAD_SECONDS = 500, 10.0
+"""Connections at one time: each open page has two that never end. Seconds in which a connection has to ask for
+something: strangers could hold each file that the controller may open."""
+
+
+class Bounded(H11Protocol):
+    """A connection of a browser: there are MOST_REQUESTS at most, and each asks for something within HEAD_SECONDS."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MOST_REQUESTS:
+            transport.abort()
+            return
+        self._watch(None)
+
+    def _watch(self, before: object) -> None:
+        """End a connection that asked for nothing since the last look, and whose last answer is over."""
+        if self.transport.is_closing():
+            return
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and before is (self.cycle or self):
+            self.transport.abort()
+            return
+        self.loop.call_later(HEAD_SECONDS, self._watch, (self.cycle or self) if idle else None)
 
 
 class TlsFiles(NamedTuple):
@@ -60,11 +83,13 @@ class Dashboard:
         names = {"localhost", "127.0.0.1", "::1", host.lower()}
         if host in ANY:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *_addresses()}
-        pages = Pages(Feed(source.look, self._outlook.of), Acting(source.run, key), self._trials)
+        self._feed = Feed(source, self._outlook.of)
+        pages = Pages(self._feed, Acting(source.run, key), self._trials)
         guard = Guard(pages.application(), frozenset(names), key, local=is_loopback(host), secure=secure)
         config = uvicorn.Config(
             guard, log_config=None, access_log=False, lifespan="off", server_header=False,
             limit_concurrency=MOST_REQUESTS, timeout_graceful_shutdown=1,
+            http=Bounded, ws="none",
             ssl_certfile=certificate and certificate.chain, ssl_keyfile=certificate and certificate.key,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -76,6 +101,8 @@ class Dashboard:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        self._source.stop()
+        self._feed.stop()
         self._server.should_exit = True
         self._thread.join(5.0)
         self._socket.close()
@@ -95,7 +122,7 @@ def _checked(certificate: TlsFiles | None) -> bool:
     if certificate is None:
         return False
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate.chain, certificate.key)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate.chain, certificate.key, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         raise InputError(
             f"dashboard.certificate {certificate.chain} with dashboard.key {certificate.key} cannot be used "

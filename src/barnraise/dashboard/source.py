@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import TimeoutError as NotInTime
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from barnraise.account.moment import RunMoment
@@ -28,6 +30,13 @@ class RunSource(Protocol):
     def look(self) -> RunMoment:
         """Return the run as it is now. Raises BarnraiseError."""
 
+    @property
+    def reading(self) -> AbstractContextManager[object]:
+        """Return a lock: while it is held, no thread changes what a moment holds."""
+
+    def stop(self) -> None:
+        """Wait for no controller any more: its thread may be the one that waits for this one."""
+
     def close(self) -> None: ...
 
 
@@ -43,6 +52,13 @@ class FolderSource:
         works = self.run.holder() is not None  # before the ledger: a run that ends in between is not cut short
         return RunMoment(*self._keeper.read(), self._budget, works)
 
+    @property
+    def reading(self) -> AbstractContextManager[object]:
+        return self._keeper.reading
+
+    def stop(self) -> None:
+        """There is no controller to wait for."""
+
     def close(self) -> None:
         self._keeper.close()
 
@@ -53,16 +69,26 @@ class HostSource:
     def __init__(self, host: Host) -> None:
         self.run = host.run
         self._host, self._loop = host, asyncio.get_running_loop()
+        self._stopped = threading.Event()
 
     def look(self) -> RunMoment:
         present = self._present()
         return RunMoment(*self._host.account.read(), self._host.machine.settings.tokens, works=True, present=present)
+
+    @property
+    def reading(self) -> AbstractContextManager[object]:
+        return self._host.account.reading
+
+    def stop(self) -> None:
+        self._stopped.set()
 
     def close(self) -> None:
         """Leave all to the host."""
 
     def _present(self) -> Present | None:
         """Return what the controller knows beside the ledger; None where it does not tell in time."""
+        if self._stopped.is_set():
+            return None
         asked = asyncio.run_coroutine_threadsafe(self._tell(), self._loop)
         try:
             return asked.result(PATIENCE)

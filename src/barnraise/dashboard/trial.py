@@ -27,6 +27,7 @@ class Trials:
         self._stack, self._since = ExitStack(), 0.0
         self._answer: Callable[[str], str] | None = None
         self._turn = 0
+        self._timer: threading.Timer | None = None
 
     @property
     def there(self) -> bool:
@@ -50,17 +51,31 @@ class Trials:
             return self._opened()(text)
         finally:
             self._lock.release()
+            self._forget_later()
+
+    def _forget_later(self) -> None:
+        """Remove the model once no text was tried for some minutes."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(KEPT, self.close)
+        self._timer.daemon = True
+        self._timer.start()
 
     def close(self) -> None:
-        """Remove the opened model."""
-        with self._lock:
-            self._stack.close()
+        """Remove the opened model; one that is writing now goes with the process."""
+        if self._lock.acquire(timeout=1.0):
+            try:
+                self._answer = None
+                self._stack.close()
+            finally:
+                self._lock.release()
 
     def _opened(self) -> Callable[[str], str]:
         if self._answer is None or time.monotonic() - self._since > KEPT:
             from barnraise.assembly.trying import FormulaTrial, opened
 
             self._stack.close()
+            self._answer = None
             trial: Any = self._stack.enter_context(opened(self._run))
             self._answer = self._solve(trial) if isinstance(trial, FormulaTrial) else self._continue(trial)
             self._since = time.monotonic()

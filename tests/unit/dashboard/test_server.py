@@ -9,7 +9,9 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,11 +72,46 @@ def test_the_token_in_an_address_becomes_a_cookie_that_no_script_reads(served: D
     assert (answer.status, answer.headers["location"]) == (303, "/?a=1")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     who = json.loads(ask(served, "/data/who", Cookie=cookie.partition(";")[0]).read())
     assert (who["role"], who["acts"]) == ("host", True)
     assert json.loads(ask(served, "/data/who").read())["role"] == "local"
     assert ask(served, "/?token=nonsense").status == 401
+    assert ask(served, f"//evil.example/?token={token_of(run)}").headers["location"] == "/evil.example/"
+    mixed = 'prefs={"a": 1}; ' + cookie.partition(";")[0]
+    assert json.loads(ask(served, "/data/who", Cookie=mixed).read())["role"] == "host", "beside another site's cookie"
+    observer = signed(token_of(run), OBSERVER, 1.0)
+    assert "set-cookie" not in ask(served, f"/?token={observer}", Cookie=mixed).headers, "a host stays the host"
+
+
+def test_a_request_that_a_proxy_passes_on_is_of_no_visitor_of_this_machine(served: Dashboard) -> None:
+    assert ask(served, "/data/overview", X_Forwarded_For="192.0.2.7").status == 401
+
+
+def test_connections_that_ask_for_nothing_are_ended(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnraise.dashboard.server.HEAD_SECONDS", 0.2)
+    with Dashboard(FolderSource(run), "127.0.0.1", 0) as dashboard:
+        port = int(dashboard.url.rstrip("/").rpartition(":")[2])
+        for sent in (b"", b"GET / HTTP/1.1\r\nHost: local"):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as waiting:
+                waiting.sendall(sent)
+                with suppress(ConnectionError):
+                    assert waiting.recv(1) == b""
+        stream = ask(dashboard, "/stream/overview?after=0")
+        assert stream.readline() == b"event: again\n"
+        time.sleep(0.6)
+        with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
+            ask(dashboard, "/data/overview").read()
+            ledger.commit([Noted(9.0, notes.Advice("still there"))], {})
+        while b"still there" not in (line := stream.readline()):
+            assert line, "a stream is no such connection"
+
+
+def test_a_dashboard_ends_at_once_while_a_page_is_open(run: RunDirectory) -> None:
+    with Dashboard(FolderSource(run), "127.0.0.1", 0) as dashboard:
+        stream = ask(dashboard, "/stream/overview?after=0")
+        assert stream.readline() == b"event: again\n"
+    assert not dashboard._thread.is_alive()
 
 
 def test_a_cookie_of_another_run_on_the_same_port_hides_nothing_from_this_machine(served: Dashboard) -> None:
@@ -127,9 +164,9 @@ def test_links_open_what_is_theirs(served: Dashboard, run: RunDirectory) -> None
         "/lanes?node=worker+1": (200, 400, 400),
         "/data/me?node=b": (400, 400, 200),
         "/data/join": (200, 200, 200),
-        "/story/a": (400, 400, 200),
+        "/story/a": (400, 400, 400),
         "/story/b": (400, 400, 400),
-        "/why/a": (400, 400, 200),
+        "/why/a": (400, 400, 400),
         "/events": (400, 400, 400),
         "/metrics": (400, 400, 400),
     }.items():
@@ -147,7 +184,7 @@ def test_a_view_is_fetched_once_and_followed_by_its_patches(served: Dashboard, r
     with Ledger(run.ledger, run.segments, run=run.path.name) as ledger:
         ledger.commit([Noted(9.0, notes.Advice("fewer nodes"))], {})
     told = stream.readline() + stream.readline() + stream.readline()
-    assert told.startswith(b"event: patch\nid: 2\ndata: {")
+    assert told.startswith(b"event: patch\nid: %d\ndata: {" % (whole["id"] + 1))
     assert b"fewer nodes" in told
     again = ask(served, "/stream/overview?after=9000")
     assert again.readline() == b"event: again\n"

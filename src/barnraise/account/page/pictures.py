@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from barnraise.account.activity import ACCEPTED, ACTIVITIES, BINS, DOWN, LOSS, REFUSED, TOKENS, TRAIN, UP
+from barnraise.account.activity import ACCEPTED, ACTIVITIES, AWAY, BINS, DOWN, LOSS, REFUSED, TOKENS, TRAIN, UP
 from barnraise.account.chronicle import Happening, of_note
 from barnraise.account.details import NodeDetail
 from barnraise.account.merging import Merging
 from barnraise.account.moment import RunMoment
 from barnraise.account.nodes import GONE, NodeRow
 from barnraise.account.page.veil import Veil
-from barnraise.core.text import visible
+from barnraise.core.text import LONGEST_NAME, printable, visible
 from barnraise.ledger import Change
 
 Picture = dict[str, Any]
@@ -42,10 +42,12 @@ def overview(seen: RunMoment, veil: Veil) -> Picture:
         "loss": _losses(seen),
         "metrics": _metrics(seen),
         "counts": dict(Counter(row.state for row in seen.rows)),
-        "troubles": [[one.severity, veil.text(one.summary), sharp(one.since)] for one in seen.alerts],
-        "forecast": seen.forecast,
+        "troubles": [
+            [one.severity, veil.text(one.summary, one.name.replace("_", " ")), sharp(one.since)] for one in seen.alerts
+        ],
+        "forecast": None if veil.hides and seen.forecast and "at" not in seen.forecast else seen.forecast,
         "cost": _cost(seen),
-        "samples": _samples(seen),
+        "samples": [] if veil.hides else _samples(seen),
         "news": [_event(one, veil) for one in news],
         "best": [[veil.name(row.name), row.state, row.tokens, sharp(row.rate)] for row in _best(seen.rows, 8)],
     }
@@ -58,7 +60,7 @@ def workers(seen: RunMoment, veil: Veil) -> Picture:
     return {
         "columns": list(COLUMNS),
         "rows": {
-            veil.name(row.name): _worker(row, details.get(row.name) or NodeDetail(), busy.get(row.name, 0), whole)
+            veil.name(row.name): _worker(row, veil, details.get(row.name) or NodeDetail(), busy.get(row.name, 0), whole)
             for row in seen.rows
         },
     }
@@ -71,11 +73,11 @@ COLUMNS = (
 """The figures of a worker's row."""
 
 
-def _worker(row: NodeRow, detail: NodeDetail, tasks: int, whole: int) -> list[Any]:
+def _worker(row: NodeRow, veil: Veil, detail: NodeDetail, tasks: int, whole: int) -> list[Any]:
     seen = None if row.seen is None else 5 * round(row.seen / 5)  # in steps, or each second would be news
     return [
-        row.state, row.device, sharp(row.rate), sharp(row.speed, 3), row.tokens, sharp(row.share), row.accepted,
-        row.refused, row.staleness, detail.bound, detail.local_steps, detail.payload,
+        row.state, veil.text(row.device), sharp(row.rate), sharp(row.speed, 3), row.tokens, sharp(row.share),
+        row.accepted, row.refused, row.staleness, detail.bound, detail.local_steps, detail.payload,
         sharp(detail.payload / whole, 3), sharp(detail.up, 3), sharp(detail.down, 3), sharp(detail.availability, 3),
         sharp(detail.suspicion, 3), detail.repeated, detail.sound, seen, tasks,
     ]  # fmt: skip
@@ -105,7 +107,7 @@ def checks(seen: RunMoment, veil: Veil) -> Picture:
     return {
         "staleness": [[late, number] for late, number in sorted(activity.staleness.items())],
         "sent": dict(activity.sent),
-        "refusals": [[veil.text(why), number] for why, number in list(account.refusals.items())[:50]],
+        "refusals": [[veil.text(why, "refused"), number] for why, number in list(account.refusals.items())[:50]],
         "changes": {str(one): counts.changes.get(one, 0) for one in Change if one.gone},
         "events": {name: counts.events.get(name, 0) for name in (*COUNTED, "checkpoint_failed", "resumed")},
         "frames": counts.frames,
@@ -123,18 +125,19 @@ def checks(seen: RunMoment, veil: Veil) -> Picture:
 def over_time(seen: RunMoment, veil: Veil) -> Picture:
     """Return what can be played back: figures by bin of the run's time, and events of note."""
     activity = seen.over_time.activity
-    tokens, loss = activity.totals(TOKENS), activity.totals(LOSS)
+    tokens, loss = seen.sums[TOKENS], seen.sums[LOSS]
     number = _reached(seen)
     told: Mapping[str, list[float]] = {
         "tokens": tokens,
         "training": [sharp(all_of / n, 5) if n else 0.0 for all_of, n in zip(loss, tokens, strict=True)],
-        "accepted": activity.totals(ACCEPTED),
-        "refused": activity.totals(REFUSED),
-        "work": activity.totals(TRAIN),
+        "accepted": seen.sums[ACCEPTED],
+        "refused": seen.sums[REFUSED],
+        "work": seen.sums[TRAIN],
         "up": activity.up,
         "down": activity.down,
     }
     picture: Picture = {name: [sharp(value, 5) for value in values[:number]] for name, values in told.items()}
+    picture["run"] = _run(seen, veil)
     picture["width"] = activity.width
     picture["end"] = sharp(seen.clock if seen.works else seen.account.end, 6)
     noted = of_note(seen.account.happenings)
@@ -188,7 +191,7 @@ def own(seen: RunMoment, node: str, veil: Veil) -> Picture:
         "known": True,
         "name": veil.name(node),
         "state": row.state,
-        "device": row.device,
+        "device": printable(row.device, LONGEST_NAME),
         "steps": detail.steps,
         "tokens": totals.tokens,
         "share": sharp(row.share),
@@ -200,7 +203,9 @@ def own(seen: RunMoment, node: str, veil: Veil) -> Picture:
         "availability": sharp(detail.availability),
         "lane": lanes(seen, [node], veil),
         "width": seen.over_time.activity.width,
-        "run": _run(seen, veil),
+        "run": {
+            name: value for name, value in _run(seen, veil).items() if name in ("name", "state", "tokens", "budget")
+        },
     }
 
 
@@ -218,11 +223,11 @@ def _run(seen: RunMoment, veil: Veil) -> dict[str, Any]:
     account, present = seen.account, seen.present
     traffic = (present.bytes_up, present.bytes_down) if present else (account.traffic.up, account.traffic.down)
     return {
-        "name": veil.text(account.run.path.name),
+        "name": printable(account.run.path.name, LONGEST_NAME),
         "state": seen.state,
         "works": seen.works,
-        "waits": veil.text(seen.waits_for),
-        "finished": veil.text(account.finished),
+        "waits": veil.text(seen.waits_for, "it waits" if seen.waits_for else ""),
+        "finished": veil.text(account.finished, "over" if account.finished else ""),
         "tokens": account.totals.tokens,
         "budget": seen.budget,
         "version": max(0, account.totals.version),
@@ -244,7 +249,7 @@ def _rate(seen: RunMoment) -> float:
     number = _reached(seen)
     first = max(0, number - 2)
     seconds = seen.clock - first * activity.width
-    return sum(activity.totals(TOKENS)[first:number]) / seconds if seconds > 0 else 0.0
+    return sum(seen.sums[TOKENS][first:number]) / seconds if seconds > 0 else 0.0
 
 
 def _losses(seen: RunMoment) -> list[list[Any]]:
@@ -276,11 +281,11 @@ def _cost(seen: RunMoment) -> dict[str, Any]:
     for node, since in activity.came.items():
         until = activity.gone.get(node, end)
         there += max(0.0, until - since)
-    away = sum(activity.totals(9))
+    away = sum(seen.sums[AWAY])
     return {
         "machine_hours": sharp(max(0.0, there - away) / 3600, 3),
-        "work_hours": sharp(sum(activity.totals(TRAIN)) / 3600, 3),
-        "transfer_hours": sharp((sum(activity.totals(UP)) + sum(activity.totals(DOWN))) / 3600, 3),
+        "work_hours": sharp(sum(seen.sums[TRAIN]) / 3600, 3),
+        "transfer_hours": sharp((sum(seen.sums[UP]) + sum(seen.sums[DOWN])) / 3600, 3),
     }
 
 
@@ -315,7 +320,9 @@ def _presence(noted: Sequence[Happening], veil: Veil) -> list[list[Any]]:
 
 
 def _event(one: Happening, veil: Veil) -> list[Any]:
-    return [sharp(one.time, 6), one.kind, veil.name(one.node) if one.node else "", veil.text(one.text)]
+    who = veil.name(one.node) if one.node else ""
+    told = veil.text(one.text, f"{who or 'the run'}: {one.kind.replace('_', ' ')}")
+    return [sharp(one.time, 6), one.kind, who, told]
 
 
 def _best(rows: Sequence[NodeRow], number: int) -> list[NodeRow]:

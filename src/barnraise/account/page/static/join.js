@@ -5,7 +5,8 @@
     ["--hours 8", "leave after that many hours"], ["--until 07:30", "leave at that time of day"], ["--max-memory 4GB", "take no more memory"],
     ["--max-disk 10GB", "take no more disk"], ["--threads 2", "use that many cores"], ["--device cuda", "use the GPU"], ["--only train", "do that kind of work alone"],
   ];
-  var main = document.getElementById("main"), invite = decodeURIComponent(location.hash.slice(1));
+  var main = document.getElementById("main"), invite = location.hash.slice(1);
+  try { invite = decodeURIComponent(invite); } catch (malformed) { /* it is shown as it is */ }
   barn.fill(document.getElementById("top"), barn.el("h1", {}, "Join a run"));
   barn.ask("/data/join").then(function (run) {
     var command = "barnraise join '" + invite.replace(/'/g, "") + "'", code = barn.el("div", {});

@@ -33,6 +33,7 @@
   barn.onconnection(connection);
 
   function choose() {
+    if (location.hash === "#main" && end) { main.focus(); return; }
     var wanted = location.hash.slice(1), view = barn.views[wanted] ? wanted : "overview";
     if (end) end();
     main.setAttribute("data-view", view);
@@ -48,7 +49,7 @@
     window.addEventListener("hashchange", function () { choose(); main.focus(); });
     connection();
     if (barn.embedded && barn.embedded.overview) barn.head(barn.embedded.overview.run);
-    else if (!barn.embedded) barn.follow("overview", function (found) { barn.head(found.run); });
+    else barn.ontime(function () { if (barn.time()) barn.head(barn.time().run); });
   }
   if (barn.embedded) start();
   else barn.ask("/data/who").then(function (found) { barn.who = found; start(); }, function (error) {

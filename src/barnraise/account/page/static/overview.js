@@ -130,7 +130,7 @@
         }
         sitesChart.update([seconds].concat(names.map(function (name) { return time.sites[name].slice(0, seconds.length); })), "as the busiest workers tell it of their own rows");
       }
-      var ends = [barn.follow("overview", function (found) { data = found; barn.head(found.run); draw(); }), barn.ontime(draw)];
+      var ends = [barn.follow("overview", function (found) { data = found; draw(); }), barn.ontime(draw)];
       return function () {
         ends.forEach(function (end) { end(); });
         [byTokens, byTime, rate].concat(sitesChart || []).forEach(function (one) { one.close(); });

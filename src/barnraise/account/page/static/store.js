@@ -1,7 +1,7 @@
 // The views of the run: fetched once, then patched by server-sent events; polled where the browser lacks those.
 "use strict";
 (function () {
-  var POLL = 5000;
+  var POLL = 5000, SILENCE = 40000;
   var embedded = document.getElementById("data");
   barn.embedded = embedded ? JSON.parse(embedded.textContent) : null;
 
@@ -34,7 +34,7 @@
       if (barn.embedded[view]) changed(barn.embedded[view]);
       return function () {};
     }
-    var source = null, timer = null, over = false, data = null, due = false;
+    var source = null, timer = null, over = false, data = null, due = false, turns = 0, heard = 0;
     function show() {
       if (due || over) return;
       due = true;
@@ -43,23 +43,27 @@
     function later(work) { clearTimeout(timer); timer = setTimeout(work, POLL); }
     function load() {
       clearTimeout(timer);
+      var turn = ++turns;
       return barn.ask("/data/" + view).then(function (whole) {
-        if (over) return;
+        if (over || turn !== turns) return;
         data = whole.data;
         connect("live");
         show();
         if (!window.EventSource) later(load);
         else if (!source && !document.hidden) listen(whole.id);
       }, function (error) {
-        if (over) return;
+        if (over || turn !== turns) return;
         connect(data || error instanceof TypeError ? "stale" : "broken", error instanceof TypeError ? "" : error.message);
         later(load);
       });
     }
     function listen(after) {
+      stop();
+      heard = Date.now();
       source = new EventSource("/stream/" + view + "?after=" + after);
       source.addEventListener("patch", function (event) {
         var changes = JSON.parse(event.data);
+        heard = Date.now();
         try { barn.apply(data, changes); } catch (missed) { stop(); load(); return; }
         barn.clockTime = changes.clock;
         connect("live");
@@ -70,6 +74,7 @@
         var text = JSON.parse(event.data);
         connect(text ? "broken" : "live", text);
       });
+      source.addEventListener("alive", function () { heard = Date.now(); });
       source.addEventListener("open", function () { connect("live"); });
       source.addEventListener("error", function () {
         connect("stale");
@@ -78,8 +83,12 @@
     }
     function stop() { if (source) { source.close(); source = null; } }
     function seen() { if (document.hidden) { stop(); clearTimeout(timer); } else if (!source) load(); }
+    // A network that went away tells nothing: without a sign of life the page begins again.
+    var silence = setInterval(function () {
+      if (source && Date.now() - heard > SILENCE) { stop(); connect("stale"); load(); }
+    }, POLL);
     document.addEventListener("visibilitychange", seen);
     load();
-    return function () { over = true; stop(); clearTimeout(timer); document.removeEventListener("visibilitychange", seen); };
+    return function () { over = true; stop(); clearTimeout(timer); clearInterval(silence); document.removeEventListener("visibilitychange", seen); };
   };
 })();

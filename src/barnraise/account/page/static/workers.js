@@ -127,8 +127,9 @@
       }
       function choose(name) {
         chosen = name;
-        first = -1;
-        rows();
+        body.querySelectorAll("tr[data-name]").forEach(function (one) {
+          if (one.dataset.name === name) one.setAttribute("aria-selected", "true"); else one.removeAttribute("aria-selected");
+        });
         var text = barn.el("p", {}, "..."), story = barn.el("div", {});
         barn.fill(panel, barn.card(name, text, barn.nodeActions(name), story));
         if (barn.embedded) { text.textContent = "barnraise story RUN_DIR tells what this worker did."; return; }
