@@ -43,7 +43,9 @@ def overview(seen: RunMoment, veil: Veil) -> Picture:
         "metrics": _metrics(seen),
         "counts": dict(Counter(row.state for row in seen.rows)),
         "troubles": [
-            [one.severity, veil.text(one.summary, one.name.replace("_", " ")), sharp(one.since)] for one in seen.alerts
+            [one.severity, veil.text(one.summary, one.name.replace("_", " ")), sharp(one.since)]
+            for one in seen.alerts
+            if one.severity != "info"
         ],
         "forecast": None if veil.hides and seen.forecast and "at" not in seen.forecast else seen.forecast,
         "cost": _cost(seen),
@@ -126,10 +128,12 @@ def over_time(seen: RunMoment, veil: Veil) -> Picture:
     """Return what can be played back: figures by bin of the run's time, and events of note."""
     activity = seen.over_time.activity
     tokens, loss = seen.sums[TOKENS], seen.sums[LOSS]
+    simulation = seen.account.simulation
+    learns = simulation is None or simulation.real  # else losses mean nothing
     number = _reached(seen)
     told: Mapping[str, list[float]] = {
         "tokens": tokens,
-        "training": [sharp(all_of / n, 5) if n else 0.0 for all_of, n in zip(loss, tokens, strict=True)],
+        "training": [sharp(all_of / n, 5) if n and learns else 0.0 for all_of, n in zip(loss, tokens, strict=True)],
         "accepted": seen.sums[ACCEPTED],
         "refused": seen.sums[REFUSED],
         "work": seen.sums[TRAIN],
@@ -143,7 +147,7 @@ def over_time(seen: RunMoment, veil: Veil) -> Picture:
     noted = of_note(seen.account.happenings)
     picture["events"] = [_event(one, veil) for one in noted[-MOST_EVENTS:]]
     picture["presence"] = _presence(noted, veil)
-    picture["sites"] = {} if veil.hides else _sites(seen, number)
+    picture["sites"] = _sites(seen, number) if learns and not veil.hides else {}
     return picture
 
 
@@ -226,6 +230,7 @@ def _run(seen: RunMoment, veil: Veil) -> dict[str, Any]:
         "name": printable(account.run.path.name, LONGEST_NAME),
         "state": seen.state,
         "works": seen.works,
+        "simulated": account.simulation is not None,
         "waits": veil.text(seen.waits_for, "it waits" if seen.waits_for else ""),
         "finished": veil.text(account.finished, "over" if account.finished else ""),
         "tokens": account.totals.tokens,

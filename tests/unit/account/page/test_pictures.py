@@ -14,7 +14,7 @@ from barnraise.account.page.pictures import COLUMNS, VIEWS, joining, lanes, own
 from barnraise.account.page.report_page import page_of
 from barnraise.account.page.veil import Hiding, Veil
 from barnraise.account.why import why_resting
-from barnraise.ledger import Change, Decision, NodeChanged, Noted, notes
+from barnraise.ledger import Change, Decision, NodeChanged, Noted, Simulation, notes
 
 from ....decisions import assigned, judged
 from ...cli.test_status import BEGINNING, END, make_run
@@ -89,6 +89,17 @@ def test_hostile_names_and_events_are_short_and_stay_text(tmp_path: Path) -> Non
     page = page_of(seen)
     assert page.count("</script") == page.count("<script"), "no text ends the script that holds it"
     assert "<img src=x" not in page
+
+
+def test_losses_of_a_simulation_of_costs_are_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path, BEGINNING)
+    run.simulation_file.write_bytes(Simulation(nodes=2, seed=0, snapshot_bytes=40).encode())
+    with AccountReader(run) as reader:
+        seen = RunMoment(reader.read(), reader.over_time, 1000, works=False)
+    views = {name: make(seen, Veil()) for name, make in VIEWS.items()}
+    assert views["overview"]["run"]["simulated"]
+    assert views["overview"]["loss"] == []
+    assert (set(views["time"]["training"]), views["time"]["sites"]) == ({0.0}, {})
 
 
 def test_the_page_of_a_node_tells_what_it_did(tmp_path: Path) -> None:

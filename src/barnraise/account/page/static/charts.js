@@ -39,8 +39,8 @@
     var options = one.options;
     one.drawn = new uPlot({
       width: one.plot.clientWidth || 300, height: options.height, series: series(options), cursor: { drag: { x: true, y: false } },
-      scales: { x: { time: false, range: options.range }, y: { distr: options.log ? 3 : 1 } },
-      axes: [axis(options.x, options.xlabel, 42), axis(options.y, options.ylabel, 58)], legend: { live: true },
+      scales: { x: { time: false, range: options.range }, y: { range: options.series[0].bars ? function (plot, least, most) { return [0, 1.05 * most || 1]; } : undefined } },
+      axes: [Object.assign(axis(options.x, options.xlabel, 42), { space: 90 }), axis(options.y, options.ylabel, 58)], legend: { live: true },
     }, one.values, one.plot);
   }
 

@@ -13,7 +13,7 @@
     var good = found.state === "training" || found.state === "finished", told = [found.name, found.state].join();
     if (told === last) return;
     last = told;
-    name.textContent = found.name;
+    name.textContent = found.name + (found.simulated ? " (simulated)" : "");
     document.title = found.state + ": " + found.name;
     state.textContent = found.state;
     state.className = "state " + (good ? "good" : found.state === "interrupted" ? "bad" : "warn");
