@@ -237,7 +237,7 @@ def _made(channel: Channel, moment: RunMoment) -> tuple[Channel, Picture, bytes]
     changes = patch(channel.picture, picture)
     if changes is None:
         return None
-    return channel, picture, msgspec.json.encode({"clock": round(moment.clock, 1), **changes})
+    return channel, picture, msgspec.json.encode(changes)
 
 
 def _event(kind: str, content: bytes, number: int | None = None) -> bytes:

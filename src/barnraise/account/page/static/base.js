@@ -39,7 +39,7 @@ var barn = { views: {} };
     if (!value) return value === 0 ? "0 B" : "-";
     return barn.short(value).replace(/([kMGT]?)$/, " $1B");
   };
-  barn.percent = function (value) { return value === null || value === undefined ? "-" : +(100 * value).toPrecision(3) + "%"; };
+  barn.percent = function (value) { return value === null || value === undefined ? "-" : +(100 * value).toFixed(Math.abs(value) < 0.1 ? 2 : 1) + "%"; };
   barn.duration = function (seconds) {
     if (seconds === null || seconds === undefined || !isFinite(seconds)) return "-";
     var whole = Math.round(seconds);

@@ -39,12 +39,12 @@
     var options = one.options;
     one.drawn = new uPlot({
       width: one.plot.clientWidth || 300, height: options.height, series: series(options), cursor: { drag: { x: true, y: false } },
-      scales: { x: { time: false, range: options.range }, y: { range: options.series[0].bars ? function (plot, least, most) { return [0, 1.05 * most || 1]; } : undefined } },
+      scales: { x: { time: false }, y: { range: options.series[0].bars ? function (plot, least, most) { return [0, 1.05 * most || 1]; } : undefined } },
       axes: [Object.assign(axis(options.x, options.xlabel, 42), { space: 90 }), axis(options.y, options.ylabel, 58)], legend: { live: true },
     }, one.values, one.plot);
   }
 
-  // Return a chart: options have title, x and y (formats), xlabel, ylabel, series, height, log, range.
+  // Return a chart: options have title, x and y (formats), xlabel, ylabel, series, height.
   // Its `update(values, sentence)` takes columns: x, then one for each series.
   barn.chart = function (options) {
     options.height = options.height || 220;
@@ -57,8 +57,10 @@
       for (var at = count - 1; at >= 0; at -= stride) {
         rows.push(columns.map(function (column, place) { return (place ? options.y : options.x)(column[at]); }));
       }
+      var before = body.querySelector(".scroll"), place = before ? before.scrollTop : 0;
       barn.fill(body, barn.table([options.xlabel].concat(options.series.map(function (s) { return s.label; })), rows.reverse(),
         columns.map(function (_, place) { return place; }), options.title));
+      body.querySelector(".scroll").scrollTop = place;
     }
     details.addEventListener("toggle", list);
     one.update = function (values, sentence) {

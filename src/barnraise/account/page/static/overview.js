@@ -42,7 +42,7 @@
     var lines = [
       barn.el("p", { class: "big" }, barn.percent(share)),
       barn.el("div", { class: "bar", role: "progressbar", "aria-label": "Tokens", "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": Math.round(100 * share) },
-        barn.el("div", { "data-share": share })),
+        barn.el("div", {})),
       barn.el("p", {}, barn.short(tokens) + " of " + barn.short(run.budget) + " tokens, " + barn.number(run.rate) + " a second; version " + barn.number(run.version)),
     ];
     lines[1].firstChild.style.width = 100 * share + "%";

@@ -65,7 +65,6 @@
         var changes = JSON.parse(event.data);
         heard = Date.now();
         try { barn.apply(data, changes); } catch (missed) { stop(); load(); return; }
-        barn.clockTime = changes.clock;
         connect("live");
         show();
       });
