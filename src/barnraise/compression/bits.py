@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, TypeAlias
 
-from .base import Array
+import numpy as np
+from numpy.typing import NDArray
+
 from .catalog import plane_bytes
+
+Array: TypeAlias = NDArray[Any]
 
 
 def pack(values: Array, width: int) -> Array:

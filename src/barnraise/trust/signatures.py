@@ -6,12 +6,16 @@ its purpose, and then fields, each as UTF-8 behind its length in 4 bytes, the hi
     "barnraise contribution 2" | run | controller | node | assignment | base | steps | codec | transcript | digest
     "barnraise payload 1"      | run | controller | node | kind | assignment | base | steps | digest
     "barnraise rotation 1"     | run | controller | node | key | signer
+    "barnraise masked 1"       | run | controller | node | assignment | base | model | terms | commitments | words
+    "barnraise list 1"         | run | controller | trustee | list
 
 `run` and `controller` are the run's name and its controller's public key (Z85), `digest` is the payload's SHA-256, and
 `transcript` is JSON as on the ledger for a stateless task, else empty; `key` and `signer` are the new keys, of the
 transport and of signatures, which the node's old key confirms. The second is for payloads of other results than
-updates, whose `kind` it names. A worker's other claims (loss, seconds) are not signed:
-no decision depends on them.
+updates, whose `kind` it names. The last two are of masked updates: `model` is the digest of the base version, `terms`
+the digest of what all members share, `commitments` and `words` are the SHA-256 of a masked update's parts, and `list`
+is the SHA-256 of a list of them that a trustee endorses. A worker's other claims (loss, seconds) are not signed: no
+decision depends on them.
 
 The library of the signatures takes 6 MB, so it is loaded with the first one: a simulation has none.
 """
@@ -100,6 +104,19 @@ def delivered(run: RunId, node: str, kind: str, work: tuple[int, int, int], dige
 def rotation(run: RunId, node: str, key: str, signer: str) -> bytes:
     """Return the statement that `node` signs with its old key when it takes new ones."""
     return _statement("barnraise rotation 1", *run, node, key, signer)
+
+
+def masked(run: RunId, node: str, work: tuple[int, int, str], terms: str, parts: tuple[str, str]) -> bytes:
+    """Return the statement of a masked update: `work` has its assignment, base and the base version's digest.
+
+    `parts` has the digests of its commitments and of its words.
+    """
+    return _statement("barnraise masked 1", *run, node, *work, terms, *parts)
+
+
+def endorsed(run: RunId, trustee: str, digest: str) -> bytes:
+    """Return the statement with which a trustee endorses the list of this digest."""
+    return _statement("barnraise list 1", *run, trustee, digest)
 
 
 def _statement(purpose: str, *fields: str | int) -> bytes:
