@@ -66,12 +66,15 @@ def check(
         console.emit_json({"ok": False, "problems": rows, "warnings": [], "estimate": None})
         raise typer.Exit(error.exit_code) from None
     if json:
+        from barnraise.plan import threats
         from barnraise.plan.curve import link_ratio
 
         share = estimate.sizes.trained / estimate.sizes.parameters
         found = link_ratio(plan.run_file, plan.purpose, exchanged=share)
         cost = estimate.as_dict() | {"link": found and found.as_dict()}
-        console.emit_json({"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost})
+        privacy = threats.as_dict(plan.run_file)
+        sound = {"ok": True, "problems": [], "warnings": as_rows(plan.warnings), "estimate": cost, "privacy": privacy}
+        console.emit_json(sound)
         return
     for warning in plan.warnings:
         console.warn(f"{run_file}{f':{warning.line}' if warning.line else ''}: {warning}")
@@ -174,6 +177,7 @@ def _example(plan: Plan) -> Iterator[tuple[str, str]]:
 def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     """Yield the estimated cost of the run as lines."""
     from barnraise.config.data_sections import SatData
+    from barnraise.plan import threats
     from barnraise.plan.curve import link_ratio
     from barnraise.plan.resolve import BATCH_SIZE
     from barnraise.plan.sat import rows_text
@@ -238,3 +242,5 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
         yield "overview", said
     if plan.purpose.local:
         yield "workers", count_text(len(plan.run_file.workers), "local worker")
+    for number, line in enumerate(threats.lines(plan.run_file)):
+        yield "" if number else "privacy", line
