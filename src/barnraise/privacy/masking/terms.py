@@ -41,8 +41,8 @@ class MaskTerms:
     def __post_init__(self) -> None:
         if not 1 <= self.size < 1 << 40:
             raise InputError(f"masks: an update of {self.size} values, must have 1 to {(1 << 40) - 1}")
-        if not 0 <= self.support < 1 << 63:
-            raise InputError(f"masks: support {self.support}, must be 0 to {(1 << 63) - 1}")
+        if not 0 <= self.support <= 1 << 53:
+            raise InputError(f"masks: support {self.support}, must be 0 to {1 << 53}")
 
     @property
     def num_words(self) -> int:
