@@ -37,6 +37,7 @@ from barnraise.training.reach import HELD_BACK, Reach
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
+from barnraise.wire.private import Private
 
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
@@ -179,6 +180,14 @@ def stop_early(plan: Plan) -> PatienceSettings:
     return PatienceSettings(section.patience, section.least_gain) if section is not None else PatienceSettings()
 
 
+def private_settings(plan: Plan) -> Private | None:
+    """Return the clip and the noise of a run with differential privacy; None without."""
+    section = plan.private
+    if section is None or section.noise == "auto":
+        return None
+    return Private(section.clip, section.noise)
+
+
 def worker_settings(plan: Plan) -> WorkerSettings:
     """Return the settings that the controller decides for all workers."""
     training, exchange = plan.run_file.training, plan.run_file.exchange
@@ -216,4 +225,5 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         overlap=plan.overlap,
         stateless=plan.stateless,
         shares=plan.shares,
+        private=private_settings(plan),
     )

@@ -100,6 +100,7 @@ ALIASES = (
     Alias(("training", "gradient_clip_norm"), ("training", "gradient_clip")),
     Alias(("controller", "gradient_clip_norm"), ("training", "gradient_clip")),
     Alias(("training", "sync_window"), ("controller", "sync_window")),
+    Alias(("differential_privacy",), ("privacy", "differential_privacy")),
     Alias(("training", "krum_f"), ("aggregation", "f"), rule="krum"),
     Alias(("training", "bulyan_f"), ("aggregation", "f"), rule="bulyan"),
     *_worker_aliases(("workers", EACH)),

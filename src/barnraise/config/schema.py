@@ -21,6 +21,7 @@ from barnraise.config.policy_sections import (
     StalenessSection,
     TrustSection,
 )
+from barnraise.config.privacy_sections import PrivacySection
 from barnraise.config.section import Section
 from barnraise.config.trial_sections import FaultSection, NetworkSection, WorkerSection
 from barnraise.config.values import (
@@ -259,6 +260,7 @@ class RunFile(Section):
     aggregation: AggregationSection = Field(default_factory=lambda: AggregationSection())
     staleness: StalenessSection = Field(default_factory=lambda: StalenessSection())
     trust: TrustSection = Field(default_factory=lambda: TrustSection())
+    privacy: PrivacySection = Field(default_factory=lambda: PrivacySection())
     evaluation: EvaluationSection = Field(default_factory=lambda: EvaluationSection())
     network: NetworkSection = Field(default_factory=lambda: NetworkSection())
     dashboard: DashboardSection = Field(default_factory=lambda: DashboardSection())

@@ -11,7 +11,15 @@ from collections.abc import Set as AbstractSet
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.models.architectures import is_dropout
-from barnraise.plan import aggregation_rows, compression_rows, fault_rows, part_rows, stateless_rows, suggest
+from barnraise.plan import (
+    aggregation_rows,
+    compression_rows,
+    fault_rows,
+    part_rows,
+    privacy_rows,
+    stateless_rows,
+    suggest,
+)
 from barnraise.plan.choices import mode
 from barnraise.plan.dataset import mean_row
 from barnraise.plan.problem import builds_own
@@ -329,3 +337,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
 
 
 ROWS += [*aggregation_rows.ROWS, *fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS, *part_rows.ROWS]
+ROWS += privacy_rows.ROWS

@@ -14,6 +14,7 @@ from barnraise.compression.catalog import RESIDUAL
 from barnraise.config.document import Document
 from barnraise.config.faults import Planned, planned
 from barnraise.config.load import located
+from barnraise.config.privacy_sections import DifferentialPrivacySection
 from barnraise.config.problems import Problem, refusal
 from barnraise.config.schema import RunFile
 from barnraise.models.exchange.record import Exchange
@@ -85,6 +86,11 @@ class Plan:
         return feeds_back(self.run_file)
 
     @property
+    def private(self) -> DifferentialPrivacySection | None:
+        """Return the run's differential privacy; None without."""
+        return self.run_file.privacy.differential_privacy
+
+    @property
     def shares(self) -> bool:
         """Return whether second moments are published behind the parameters."""
         return self.stateless and INNER.entry(self.inner.name).declares.seconds
@@ -131,8 +137,8 @@ class Plan:
     def last_compression(self) -> Choice | None:
         """Return the codec in which a worker flushes its residual when it leaves or the run ends, if it has one."""
         left_out = CODECS.entry(self.compression.name).declares.sparse or self.fragments[-1] > 1
-        if not (left_out and self.error_feedback):
-            return None
+        if not (left_out and self.error_feedback) or self.private is not None:
+            return None  # with differential privacy no residual is sent by itself
         return Choice(RESIDUAL, CODECS.resolve(RESIDUAL, {}))
 
     @property

@@ -45,8 +45,9 @@ from barnraise.core.types import (
     Telemetry,
     Text,
 )
+from barnraise.wire.private import Private
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -202,6 +203,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     overlap: bool  # whether training and exchanges overlap
     stateless: bool = False  # tasks begin at published parameters, without any state of the worker
     shares: bool = False  # the inner optimizer's second moments are published too
+    private: Private | None = None  # what is sent is clipped and noised
 
 
 class Welcome(Message, frozen=True, tag=True):

@@ -14,6 +14,7 @@ from barnraise.config import RunFile, load
 from barnraise.config.aliases import ALIASES, EACH, Alias, canonical
 from barnraise.config.keys import at, known_keys, written
 from barnraise.config.problems import Path
+from barnraise.config.section import Section
 from barnraise.core.errors import RunFileError
 
 BASE: dict[str, Any] = {"model": {"architecture": "gpt2"}, "data": {"kind": "text", "files": ["a"]}}
@@ -24,7 +25,7 @@ VALUE = 3
 def value_of(key: Path) -> Any:
     """A value that the key may have, and that is not its default."""
     found = at(tuple(0 if part == EACH else part for part in key))
-    for value in (VALUE, 0.25, "workers", "full", "topk", {"tau": VALUE}, not found.get("default")):
+    for value in (VALUE, 0.25, "workers", "full", "topk", {"tau": VALUE}, {"clip": 3.0}, not found.get("default")):
         with suppress(RunFileError):
             if value_at(load(run_file(key, value=value)), key) != found.get("default"):
                 return value
@@ -47,7 +48,7 @@ def value_at(loaded: RunFile, path: Path) -> object:
     value: Any = loaded
     for part in path:
         value = value[0] if part == EACH else getattr(value, str(part))
-    return value
+    return value.model_dump(exclude_unset=True) if isinstance(value, Section) else value
 
 
 @pytest.mark.parametrize("alias", ALIASES, ids=NAMES)

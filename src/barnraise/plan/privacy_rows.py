@@ -1,0 +1,124 @@
+"""Compatibility rows about differential privacy: profiles that a run's other choices would make void."""
+
+from __future__ import annotations
+
+from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.privacy_sections import DifferentialPrivacySection
+from barnraise.plan import suggest
+from barnraise.plan.problem import builds_own
+from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either
+
+ROWS: list[Row] = []
+_row = adding_to(ROWS)
+
+SECTION = ("privacy", "differential_privacy")
+
+
+def _section(case: Case) -> DifferentialPrivacySection | None:
+    return case.run_file.privacy.differential_privacy
+
+
+@_row(
+    "a profile of differential privacy without its budget, or a budget that its profile does not keep",
+    "example and site end the run at epsilon; noise on updates of rows that the controller hands out bounds nothing of "
+    "one row, so no epsilon is claimed",
+    "give epsilon and delta with the profiles example and site, and a number as noise with the profile noise",
+)
+def _budget(case: Case) -> Found:
+    section = _section(case)
+    if section is None:
+        return
+    if section.profile == "noise":
+        if section.noise == "auto":
+            yield (*SECTION, "noise"), "is auto, but the profile noise has no budget to choose it by"
+        for key in ("epsilon", "delta", "uses"):
+            if getattr(section, key) is not None:
+                yield (*SECTION, key), f"is {getattr(section, key):g}, but the profile is noise, which claims no bound"
+        return
+    for key in ("epsilon", "delta"):
+        if getattr(section, key) is None:
+            yield SECTION, f"has the profile {section.profile}, but no {key}"
+
+
+@_row(
+    "the profile site on rows that the controller hands out",
+    "no rows belong to a site then, and the host has them all",
+    "keep data at home (data.kind: site), or choose profile: example",
+)
+def _site_rows(case: Case) -> Found:
+    section, kind = _section(case), str(case.run_file.data.kind)
+    if section is not None and section.profile == "site" and kind != "site":
+        yield (*SECTION, "profile"), f"is site, but data.kind is {kind}"
+
+
+@_row(
+    "differential privacy with tasks that other nodes repeat",
+    "a repetition draws other noise, so it is no check; and it uses the rows once more",
+    "set training.tasks: stateful and trust.audits: 0; a robust aggregation rule works on noised updates",
+)
+def _repeated(case: Case) -> Found:
+    if _section(case) is None:
+        return
+    if case.training.tasks == STATELESS:
+        yield ("training", "tasks"), "is stateless, with differential privacy"
+    if case.trust.audits:
+        yield ("trust", "audits"), f"is {case.trust.audits:g}, with differential privacy"
+
+
+@_row(
+    "differential privacy with verdicts that read training rows",
+    "scores and the loss gate decide by the loss on training rows, which no noise covers: the versions would tell of "
+    "them",
+    "set trust.scores: 0 and trust.loss_gate: 0; a robust aggregation rule works on noised updates",
+)
+def _scored(case: Case) -> Found:
+    section = _section(case)
+    if section is None or section.profile == "noise":
+        return
+    if case.trust.scores:
+        yield ("trust", "scores"), f"is {case.trust.scores:g}, with the profile {section.profile}"
+    if case.trust.loss_gate:
+        yield ("trust", "loss_gate"), f"is {case.trust.loss_gate}, with the profile {section.profile}"
+
+
+@_row(
+    "the profile example with gradients or tasks that it cannot bound",
+    "it needs the gradient of each row by itself, and each step to take the same share of a task's rows",
+    "leave these keys out, or choose profile: noise",
+)
+def _unbounded(case: Case) -> Found:
+    section = _section(case)
+    if section is None or section.profile != "example":
+        return
+    training = case.training
+    if builds_own(case.run_file):
+        yield ("model", "problem"), "is your own, whose loss may mix the rows of a batch"
+    if training.compile != "never":
+        yield ("training", "compile"), f"is {training.compile}: a compiled layer has no gradients of single rows"
+    if training.checkpoint_activations:
+        yield ("training", "checkpoint_activations"), "is true: a layer's inputs are gone when a row's gradient is due"
+    if training.pace != "fixed":
+        yield ("training", "pace"), f"is {training.pace}: a task of more steps takes a smaller share of its rows a step"
+
+
+@_row(
+    "a sparse codec that picks the largest values of a noised update",
+    "noise on each value is larger than most values, so it picks noise",
+    f"use a dense codec, or exchange.compression: {either(suggest.supports_by_version())}, whose places are random",
+    warning=True,
+)
+def _picks_noise(case: Case) -> Found:
+    section, codec = _section(case), CODECS.entry(case.compression.name).declares
+    if section is not None and section.profile != "example" and codec.sparse and not codec.shared_support:
+        yield ("exchange", "compression"), f"is {case.compression.name}, with the profile {section.profile}"
+
+
+@_row(
+    "the profile example",
+    "this version of barnraise notes no gradients of single rows yet",
+    "choose profile: noise",
+)
+def _not_yet(case: Case) -> Found:
+    section = _section(case)
+    if section is not None and section.profile == "example":
+        yield (*SECTION, "profile"), "is example"
