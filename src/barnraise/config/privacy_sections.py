@@ -9,6 +9,9 @@ from pydantic import ConfigDict, Field
 from barnraise.config.section import Section
 from barnraise.config.values import Positive
 
+NOISE, EXAMPLE, SITE = "noise", "example", "site"
+"""The profiles: no unit, one row, one site."""
+
 Epsilon = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Delta = Annotated[float, Field(gt=0, lt=0.1)]
 
@@ -54,7 +57,7 @@ class DifferentialPrivacySection(Section):
         return self.uses if self.uses is not None else USUAL_USES[self.profile]
 
 
-USUAL_USES = {"noise": 0, "example": 4, "site": 100}
+USUAL_USES = {NOISE: 0, EXAMPLE: 4, SITE: 100}
 """Tasks of one unit for which automatic noise is enough, by profile."""
 
 

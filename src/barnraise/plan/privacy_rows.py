@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from barnraise.compression.catalog import CATALOG as CODECS
-from barnraise.config.privacy_sections import DifferentialPrivacySection
+from barnraise.config.privacy_sections import EXAMPLE, NOISE, SITE, DifferentialPrivacySection
 from barnraise.plan import suggest
 from barnraise.plan.problem import builds_own
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either
 
 ROWS: list[Row] = []
 _row = adding_to(ROWS)
+
+UNEVEN = "matched", "literal"
+"""Paces at which a task may have more steps than training.local_steps."""
 
 SECTION = ("privacy", "differential_privacy")
 
@@ -28,7 +31,7 @@ def _budget(case: Case) -> Found:
     section = _section(case)
     if section is None:
         return
-    if section.profile == "noise":
+    if section.profile == NOISE:
         if section.noise == "auto":
             yield (*SECTION, "noise"), "is auto, but the profile noise has no budget to choose it by"
         for key in ("epsilon", "delta", "uses"):
@@ -47,7 +50,7 @@ def _budget(case: Case) -> Found:
 )
 def _site_rows(case: Case) -> Found:
     section, kind = _section(case), str(case.run_file.data.kind)
-    if section is not None and section.profile == "site" and kind != "site":
+    if section is not None and section.profile == SITE and kind != "site":
         yield (*SECTION, "profile"), f"is site, but data.kind is {kind}"
 
 
@@ -73,7 +76,7 @@ def _repeated(case: Case) -> Found:
 )
 def _scored(case: Case) -> Found:
     section = _section(case)
-    if section is None or section.profile == "noise":
+    if section is None or section.profile == NOISE:
         return
     if case.trust.scores:
         yield ("trust", "scores"), f"is {case.trust.scores:g}, with the profile {section.profile}"
@@ -88,7 +91,7 @@ def _scored(case: Case) -> Found:
 )
 def _unbounded(case: Case) -> Found:
     section = _section(case)
-    if section is None or section.profile != "example":
+    if section is None or section.profile != EXAMPLE:
         return
     training = case.training
     if builds_own(case.run_file):
@@ -97,7 +100,7 @@ def _unbounded(case: Case) -> Found:
         yield ("training", "compile"), f"is {training.compile}: a compiled layer has no gradients of single rows"
     if training.checkpoint_activations:
         yield ("training", "checkpoint_activations"), "is true: a layer's inputs are gone when a row's gradient is due"
-    if training.pace != "fixed":
+    if training.pace in UNEVEN:
         yield ("training", "pace"), f"is {training.pace}: a task of more steps takes a smaller share of its rows a step"
 
 
@@ -109,7 +112,7 @@ def _unbounded(case: Case) -> Found:
 )
 def _picks_noise(case: Case) -> Found:
     section, codec = _section(case), CODECS.entry(case.compression.name).declares
-    if section is not None and section.profile != "example" and codec.sparse and not codec.shared_support:
+    if section is not None and section.profile != EXAMPLE and codec.sparse and not codec.shared_support:
         yield ("exchange", "compression"), f"is {case.compression.name}, with the profile {section.profile}"
 
 
@@ -120,5 +123,5 @@ def _picks_noise(case: Case) -> Found:
 )
 def _not_yet(case: Case) -> Found:
     section = _section(case)
-    if section is not None and section.profile == "example":
+    if section is not None and section.profile == EXAMPLE:
         yield (*SECTION, "profile"), "is example"

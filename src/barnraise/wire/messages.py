@@ -203,7 +203,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     overlap: bool  # whether training and exchanges overlap
     stateless: bool = False  # tasks begin at published parameters, without any state of the worker
     shares: bool = False  # the inner optimizer's second moments are published too
-    private: Private | None = None  # what is sent is clipped and noised
+    private: Private | None = None  # updates, or gradients of rows, are clipped and noised
 
 
 class Welcome(Message, frozen=True, tag=True):

@@ -47,7 +47,7 @@ from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.device_session import DevicePath, DeviceSession
-from barnraise.worker.noise_stage import Noise
+from barnraise.worker.noise_stage import ClippedNoise
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica
 from barnraise.worker.stateful import StatefulSession
@@ -95,7 +95,7 @@ class WorkerExecutor:
             crew=self._crew,
         )
         if (private := settings.private) is not None and not private.rate:
-            self.path.insert(Noise(private.clip, private.noise, self._crew))
+            self.path.insert(ClippedNoise(private.clip, private.noise, self._crew))
         self._exchange, self.queue = exchange, WorkQueue()
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))

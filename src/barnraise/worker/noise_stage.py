@@ -25,7 +25,7 @@ from barnraise.privacy.gaussian import SecretStream, add_noise
 from barnraise.worker.stages import MARGIN, NOT_FINITE, Draft, WorkerStage
 
 
-class Noise(WorkerStage):
+class ClippedNoise(WorkerStage):
     """Clips the difference to an L2 norm of `clip`, and adds noise of standard deviation `noise` * `clip`.
 
     Raises PayloadError when the difference is not finite.

@@ -9,7 +9,7 @@ import torch
 from barnraise import compression
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import Crew
-from barnraise.worker.noise_stage import Noise
+from barnraise.worker.noise_stage import ClippedNoise
 from barnraise.worker.update_path import UpdatePath
 
 SIZE = 5000
@@ -17,7 +17,7 @@ SIZE = 5000
 
 def path(clip: float, noise: float, codec: str = "none", **options: object) -> UpdatePath:
     made = UpdatePath(compression.create(codec, **options), error_feedback=True, decay=1.0, update_clip=None)
-    made.insert(Noise(clip, noise, Crew()))
+    made.insert(ClippedNoise(clip, noise, Crew()))
     return made
 
 
@@ -40,7 +40,7 @@ def test_an_update_has_noise_of_its_multiple_of_the_clip() -> None:
     assert float(found.std()) == pytest.approx(1.0, rel=0.1)
 
 
-def test_what_is_left_out_of_an_update_is_kept_with_its_noise() -> None:
+def test_an_update_keeps_what_it_leaves_out_with_its_noise() -> None:
     """Sent and kept together are the noised vector: no value of the residual is a plain one."""
     sender, update = path(1.0, 0.5, "topk", ratio=0.1), torch.zeros(SIZE)
     found = sent(sender, update)
