@@ -1,14 +1,19 @@
-"""`barnraise attack MATRIX.yaml`: which rule withstands which attack, measured by simulations that train."""
+"""`barnraise attack MATRIX.yaml`: which rule withstands which attack, measured by simulations that train.
+
+`barnraise attack privacy RUN` measures what attacks learn of a member's rows.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from barnraise.cli import console
+from barnraise.cli.attack_privacy import privacy
 from barnraise.config.document import read
 from barnraise.core.units import count_text, duration_text
 
@@ -16,7 +21,31 @@ if TYPE_CHECKING:
     from barnraise.assembly.trials import MatrixProgress
 
 
-def attack(
+MATRIX = "matrix"
+"""The command that is meant where an argument names none: `attack FILE` is `attack matrix FILE`."""
+
+
+class AttackGroup(TyperGroup):
+    """A group of commands of which one is meant unless another is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual command in front of arguments that begin with no command's name."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [MATRIX, *args]
+        return super().parse_args(ctx, args)
+
+
+attack = typer.Typer(
+    cls=AttackGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Find out which aggregation rule withstands which attack (`attack MATRIX.yaml`), and what updates show of "
+    "rows (`attack privacy RUN`).",
+)
+
+
+@attack.command(MATRIX)
+def matrix(
     matrix_file: Annotated[Path, typer.Argument(metavar="MATRIX.yaml", help="The matrix file.", show_default=False)],
     out: Annotated[
         Path | None,
@@ -40,15 +69,15 @@ def attack(
     document = read(matrix_file)
     from barnraise.plan.matrix import planned
 
-    matrix = planned(document)
+    plan = planned(document)
     from barnraise.account.trials import markdown
     from barnraise.assembly.trials import play_matrix
 
     folder = out or matrix_file.with_suffix("")
-    runs = len({cell.key for cell in matrix.cells})
+    runs = len({cell.key for cell in plan.cells})
     console.note(f"{count_text(runs, 'run')} into {folder}")
     try:
-        verdicts = play_matrix(matrix, folder, processes or os.cpu_count() or 1, _say)
+        verdicts = play_matrix(plan, folder, processes or os.cpu_count() or 1, _say)
     except KeyboardInterrupt:
         console.note(f"interrupted; {folder} keeps the results so far, and the same command continues")
         raise
@@ -63,3 +92,6 @@ def _say(progress: MatrixProgress) -> None:
     loss = "no model" if found.loss is None else f"{found.loss:.3f}"
     what = f"{cell.rule}, {cell.attack}, seed {cell.seed}, {cell.setting}"
     console.note(f"{progress.done}/{progress.runs}  {what}: {loss} after {duration_text(found.took)}")
+
+
+attack.command("privacy")(privacy)

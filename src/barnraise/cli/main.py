@@ -42,7 +42,7 @@ COMMANDS = {
     "verify": ("barnraise.cli.verify", "Check that a run directory is unchanged since its run wrote it, to the byte."),
     "lab": ("barnraise.cli.lab", "Train over emulated wide-area links between network namespaces of this machine."),
     "simulate": ("barnraise.cli.simulate", "Run the same engine under virtual time, with any number of nodes."),
-    "attack": ("barnraise.cli.attack", "Find out which aggregation rule withstands which attack."),
+    "attack": ("barnraise.cli.attack", "Find out which rule withstands which attack, and what updates show of rows."),
     "data": ("barnraise.cli.data", "Make and check datasets."),
     "clean": ("barnraise.cli.clean", "List and remove what runs and joins left on this machine."),
     "init": ("barnraise.cli.init", "Write a commented run file to start from."),

@@ -89,6 +89,8 @@ class _Reached(Exception):
 
 def layer_inputs(module: nn.Module, projection: Projection, **inputs: Tensor) -> Tensor:
     """Return the inputs of a projection for the model's `inputs`: [rows, length, hidden]; gradients flow if wanted."""
+    (given,) = inputs.values()
+    everywhere = torch.ones(given.shape[:2], dtype=torch.long)  # else transformers warns of ids that may be padding
     kept = list[Tensor]()
 
     def keep(_: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -97,7 +99,7 @@ def layer_inputs(module: nn.Module, projection: Projection, **inputs: Tensor) ->
 
     hook = module.get_submodule(projection.module).register_forward_pre_hook(keep)
     try:
-        module(**inputs, use_cache=False)
+        module(**inputs, attention_mask=everywhere, use_cache=False)
     except _Reached:
         pass
     finally:

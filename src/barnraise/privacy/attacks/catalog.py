@@ -50,6 +50,42 @@ ATTACKS = Catalog(
             "the set of all tokens of a group, from its sum",
             declares=Traits(sees=SUM),
         ),
+        Entry(
+            "labels",
+            f"{_UPDATES}.labels:LabelCounts",
+            "how often each token is a label, from the lengths of the output layer's rows",
+            declares=Traits(),
+        ),
+        Entry(
+            "exact_text",
+            f"{_UPDATES}.exact_text:ExactText",
+            "the rows themselves, by spans of the first two attentions' gradients (as DAGER)",
+            declares=Traits(seconds=0.5),
+        ),
+        Entry(
+            "subspace",
+            f"{_UPDATES}.subspace:Subspace",
+            "the rows, by embeddings that are moved towards the gradients' subspaces (as TIGER)",
+            declares=Traits(seconds=1.0),
+        ),
+        Entry(
+            "inversion",
+            f"{_UPDATES}.inversion:Inversion",
+            "the rows, by inputs whose gradient is made to match (as DLG)",
+            declares=Traits(seconds=3.0),
+        ),
+        Entry(
+            "averaging",
+            f"{_UPDATES}.averaging:Averaging",
+            "the set of a victim's tokens, from the mean of 32 messages about the same rows",
+            declares=Traits(sees=SESSION, seconds=0.2),
+        ),
+        Entry(
+            "buffer_difference",
+            f"{_UPDATES}.buffer_difference:BufferDifference",
+            "the set of a victim's tokens, from the sums of a list with it and of one without it",
+            declares=Traits(sees=SESSION),
+        ),
     ],
 )
 
@@ -73,7 +109,7 @@ PROTECTIONS = Catalog(
             "clips each update and adds noise to it",
             options=(_MULTIPLIER,),
         ),
-        Entry("masked", f"{_PROTECTIONS}:MaskedUpdate", "shows one masked message"),
+        Entry("masked", f"{_PROTECTIONS}:MaskedMessage", "shows one masked message"),
         Entry(
             "sum",
             f"{_PROTECTIONS}:GroupSum",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
 from barnraise import compression
+from barnraise.privacy.masking.expand import add_streams, fresh_seed
+from barnraise.privacy.masking.ring import Ring
 
-RING_BITS = 32
-"""Bits of a word of the ring in which masks are added."""
+VALUE_BITS, MOST_MEMBERS, SEEDS = 10, 64, 4
+"""The ring of a masked message: bits of a value, members of a sum, seeds whose streams are added."""
 
 
 class Protection(ABC):
@@ -85,15 +85,18 @@ class GroupSum(Protection):
         self.members = members
 
     def seen(self, updates: Sequence[Tensor], rng: np.random.Generator) -> Tensor:
-        return torch.stack(list(updates[: self.members])).sum(0)
+        return self.added(updates[: self.members], rng)
 
     def sums(
         self, updates: Sequence[Tensor], lists: Sequence[Collection[int]], rng: np.random.Generator
     ) -> list[Tensor | None]:
         """Return the sum of the first list alone; a second list is refused unless it is the same."""
-        opened = [set(members) == set(lists[0]) for members in lists]
-        found = torch.stack([updates[member] for member in lists[0]]).sum(0)
-        return [found.clone() if allowed else None for allowed in opened]
+        found = self.added([updates[member] for member in lists[0]], rng)
+        return [found if set(members) == set(lists[0]) else None for members in lists]
+
+    def added(self, updates: Sequence[Tensor], rng: np.random.Generator) -> Tensor:
+        """Return the sum of updates as it is opened."""
+        return torch.stack(list(updates)).sum(0)
 
 
 class AnyGroupSum(GroupSum):
@@ -102,7 +105,7 @@ class AnyGroupSum(GroupSum):
     def sums(
         self, updates: Sequence[Tensor], lists: Sequence[Collection[int]], rng: np.random.Generator
     ) -> list[Tensor | None]:
-        return [torch.stack([updates[member] for member in members]).sum(0) for members in lists]
+        return [self.added([updates[member] for member in members], rng) for members in lists]
 
 
 class NoisyGroupSum(GroupSum):
@@ -112,29 +115,24 @@ class NoisyGroupSum(GroupSum):
         super().__init__(members)
         self.multiplier = multiplier
 
-    def seen(self, updates: Sequence[Tensor], rng: np.random.Generator) -> Tensor:
-        found = super().seen([clipped(update, self.bound) for update in updates], rng)
+    def added(self, updates: Sequence[Tensor], rng: np.random.Generator) -> Tensor:
+        found = super().added([clipped(update, self.bound) for update in updates], rng)
         return found + gaussian(found, self.multiplier * self.bound, rng)
 
 
-class MaskedUpdate(Protection):
-    """Shows one masked message: the update in a ring of 32-bit words, plus an AES-256-CTR stream of a fresh key.
+class MaskedMessage(Protection):
+    """Shows one worker's words in the ring of `privacy.masking`, under the streams of fresh seeds.
 
-    The key is of the system's randomness and not of `rng`: a trial cannot be repeated to the bit, as in a run.
+    The seeds are of the system's randomness and not of `rng`: a trial cannot be repeated to the bit, as in a run. The
+    adversary reads the words as signed numbers.
     """
 
     def seen(self, updates: Sequence[Tensor], rng: np.random.Generator) -> Tensor:
-        step = self.bound / 2 ** (RING_BITS - 2)
-        limit = 2 ** (RING_BITS - 1) - 1
-        values = np.rint(clipped(updates[0], self.bound).numpy().astype(np.float64) / step).clip(-limit, limit)
-        words = values.astype(np.int64).astype(np.uint32) + stream(secrets.token_bytes(32), values.size)
-        return torch.from_numpy(words.view(np.int32).astype(np.float64) * step).float()
-
-
-def stream(key: bytes, words: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """Return `words` words of the key stream of AES-256 in counter mode; a key is used once."""
-    encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-    return np.frombuffer(encryptor.update(bytes(4 * words)), np.uint32)
+        values = clipped(updates[0], self.bound).numpy()
+        ring = Ring(VALUE_BITS, MOST_MEMBERS, float(np.abs(values).max()) or 1.0)
+        words = ring.quantise(values, ring.most_weight)
+        add_streams(words, [fresh_seed() for _ in range(SEEDS)], ring.mask)
+        return torch.from_numpy(ring.signed(words[1:]) * (ring.clip / ring.limit)).float()
 
 
 def clipped(update: Tensor, bound: float) -> Tensor:

@@ -8,8 +8,9 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from barnraise.privacy.attacks.protections import clipped, stream
+from barnraise.privacy.attacks.protections import MOST_MEMBERS, VALUE_BITS, clipped
 from barnraise.privacy.attacks.runner import make_protection
+from barnraise.privacy.masking.ring import Ring
 
 SIZE = 4096
 
@@ -69,20 +70,23 @@ def test_a_masked_message_is_uniform_and_fresh(updates: list[Tensor]) -> None:
     """A message of a mask that repeats, or that is not uniform over the ring, would say something of the update."""
     protection = make_protection("masked")
     one, other = protection.seen(updates, rng()), protection.seen(updates, rng())
-    assert kstest(one.numpy() / 4 + 0.5, "uniform").pvalue > 1e-4  # a ring of 2^32 steps of bound / 2^30
+    ring = Ring(VALUE_BITS, MOST_MEMBERS, float(clipped(updates[0], 1.0).abs().max()))
+    width = ring.clip / ring.limit * 2**ring.bits
+    assert kstest(one.numpy() / width + 0.5, "uniform").pvalue > 1e-4
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.1
     assert abs(float(torch.corrcoef(torch.stack([one, updates[0]]))[0, 1])) < 0.1
 
 
-def test_a_mask_that_is_taken_off_leaves_the_update(updates: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ring holds the update: with the key, the message decodes to it within a step of the ring."""
-    key = bytes(range(32))
-    monkeypatch.setattr("secrets.token_bytes", lambda size: key)
-    words = np.rint(make_protection("masked").seen(updates, rng()).double().numpy() * 2**30)
-    plain = (words.astype(np.int64).astype(np.uint32) - stream(key, SIZE)).view(np.int32) / 2**30
-    np.testing.assert_allclose(plain, clipped(updates[0], 1.0).numpy(), atol=2**-22)
+def test_a_message_without_its_masks_is_the_update(updates: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ring holds the update: without streams the message decodes to it within a step of the ring."""
+    monkeypatch.setattr("barnraise.privacy.attacks.protections.add_streams", lambda *_: None)
+    wanted = clipped(updates[0], 1.0)
+    step = float(wanted.abs().max()) / (2 ** (VALUE_BITS - 1) - 1)
+    torch.testing.assert_close(make_protection("masked").seen(updates, rng()), wanted, atol=1.01 * step, rtol=0.0)
 
 
-def test_the_key_stream_is_that_of_aes_256_in_counter_mode() -> None:
-    """The first block is the cipher of a block of zeros: NIST's AES-256 known answer (GFSbox's zero key)."""
-    assert stream(bytes(32), 4).tobytes().hex() == "dc95c078a2408989ad48a21492842087"
+def test_noise_of_a_sum_is_in_the_opened_list(updates: list[Tensor]) -> None:
+    protection = make_protection("noisy_sum:4:0.1")
+    opened, _ = protection.sums(updates, [(0, 1), (1,)], rng())
+    assert opened is not None
+    assert float((opened - clipped(updates[0], 1.0) - clipped(updates[1], 1.0)).std()) == pytest.approx(0.1, rel=0.05)

@@ -2,58 +2,105 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from barnraise.core.errors import InputError
 from barnraise.data.batches import Rows
 from barnraise.privacy.attacks.anatomy import Anatomy, layer_inputs, readings
 from barnraise.privacy.attacks.base import AttackTrial, PrivacyAttack
 from barnraise.privacy.attacks.setting import AttackSetting
+from barnraise.privacy.attacks.updates.shadows import Array, TokenClassifier, clear, f1, standardised
 
-SAMPLES = 32
-"""Draws of public rows from which the adversary learns how many distinct tokens an update has."""
+SHADOWS = 12
+"""Updates of public rows on which the adversary trains its classifier."""
+
+MOST_INPUTS = 1 << 28
+
+OUTLIERS = 0.3
+"""Share of the vocabulary that is left out of the regression of an embedding's rows, as tokens that may occur."""
 
 
-class EmbeddingTokens(PrivacyAttack):
-    """Names the tokens whose rows of the embedding, or of an output layer of its own, moved most.
+class TokenSet(PrivacyAttack):
+    """Base class of attacks that name the tokens of a victim, from features of each token and its frequency.
 
-    A row of the embedding has a gradient only if its token occurs. Where the output layer is tied to the embedding, all
-    rows move along one direction, and those of the tokens that occur leave it.
+    The control has the frequency alone.
     """
 
     def prepare(self, setting: AttackSetting, rng: np.random.Generator) -> None:
         self.anatomy = Anatomy.of(setting.module(), setting.layout)
-        self.frequent = frequencies(setting)
-        self.count = usual_count(setting, rng, 1)
+        counts = np.bincount(setting.public.ravel(), minlength=setting.vocab_size).astype(np.float64)
+        self.frequency = standardised(counts + 0.5)
+        features, present = list[Array](), list[NDArray[np.bool_]]()
+        for _ in range(SHADOWS):
+            members = [setting.draw_public(rng) for _ in range(self.members(setting))]
+            features.append(self.described(setting, self.view(setting, members, rng)))
+            present.append(self.truth(setting, members))
+        self.count = float(np.mean([truth.sum() for truth in present]))
+        self.classifier = TokenClassifier.fit(features, present)
+        self.guess = TokenClassifier.fit([self.frequency] * SHADOWS, present).present(self.frequency)
 
     def trial(self, setting: AttackSetting, rng: np.random.Generator) -> AttackTrial:
-        members, seen = setting.group(rng)
-        return self.judge(members[0], self.find(setting, seen))
+        members = setting.draw(rng, self.members(setting))
+        found, truth = self.found(setting, self.view(setting, members, rng)), self.truth(setting, members)
+        return AttackTrial(f1(found, truth), f1(self.guess, truth))
 
-    def find(self, setting: AttackSetting, seen: Tensor) -> set[int]:
-        """Return the tokens that the vector shows."""
-        return chosen(evidence(setting, self.anatomy, seen), self.count)
+    def members(self, setting: AttackSetting) -> int:
+        """Return the number of workers whose rows are drawn, the victim's first."""
+        return setting.protection.members
 
-    def judge(self, rows: Rows, found: set[int]) -> AttackTrial:
-        """Compare what was found with the tokens of `rows`, and so the control's guess: the most frequent tokens."""
-        present = set(np.unique(rows).tolist())
-        return AttackTrial(f1(found, present), f1(set(self.frequent[: self.count].tolist()), present))
+    def view(self, setting: AttackSetting, members: Sequence[Rows], rng: np.random.Generator) -> Tensor:
+        """Return the vector that the adversary judges by."""
+        return setting.protection.seen([setting.update(rows) for rows in members], rng)
+
+    def found(self, setting: AttackSetting, seen: Tensor) -> NDArray[np.bool_]:
+        """Return which tokens a vector shows, [vocabulary]: all that a clear gap sets apart, else by the classifier."""
+        apart = [clear(one.double().numpy(), self.count) for one in self.strengths(setting, seen)]
+        sets = [one for one in apart if one is not None]
+        return np.any(sets, axis=0) if sets else self.classifier.present(self.described(setting, seen))
+
+    def described(self, setting: AttackSetting, seen: Tensor) -> Array:
+        """Return the features of each token, its frequency the last: [vocabulary, k]."""
+        strengths = [standardised(one.double().numpy()) for one in self.strengths(setting, seen)]
+        return np.concatenate([*strengths, self.frequency], axis=1)
+
+    def truth(self, setting: AttackSetting, members: Sequence[Rows]) -> NDArray[np.bool_]:
+        """Return which tokens are wanted: those of the victim, [vocabulary]."""
+        return np.bincount(members[0].ravel(), minlength=setting.vocab_size) > 0
+
+    @abstractmethod
+    def strengths(self, setting: AttackSetting, seen: Tensor) -> list[Tensor]:
+        """Return numbers of at least 0 for each token, [vocabulary], larger if it occurs."""
+
+
+class EmbeddingTokens(TokenSet):
+    """Names the tokens whose rows of the embedding, or of an output layer of its own, moved otherwise than most.
+
+    A row of the embedding has a gradient only if its token occurs. All rows of an output layer (and of an embedding
+    that is tied to it) move: those of tokens that do not occur by a smooth function of the row itself, since their
+    gradient is their probability times the hidden states. A regression takes that away.
+    """
+
+    def strengths(self, setting: AttackSetting, seen: Tensor) -> list[Tensor]:
+        moved, start = setting.parts(seen), setting.parts(setting.start)
+        names = [self.anatomy.embedding, *([self.anatomy.output] if self.anatomy.output else [])]
+        found = [unexplained(moved[name], start[name]) for name in names]
+        return found + [torch.linalg.vector_norm(moved[name], dim=1) for name in names]
 
 
 class UnionTokens(EmbeddingTokens):
     """Names the tokens of a whole group from its sum: masks hide which member has a token, not that one has it."""
 
-    def prepare(self, setting: AttackSetting, rng: np.random.Generator) -> None:
-        super().prepare(setting, rng)
-        self.count = usual_count(setting, rng, setting.protection.members)
-
-    def trial(self, setting: AttackSetting, rng: np.random.Generator) -> AttackTrial:
-        members, seen = setting.group(rng)
-        return self.judge(np.concatenate(members), self.find(setting, seen))
+    def truth(self, setting: AttackSetting, members: Sequence[Rows]) -> NDArray[np.bool_]:
+        return super().truth(setting, [np.concatenate(members)])
 
 
-class QueryTokens(EmbeddingTokens):
+class QueryTokens(TokenSet):
     """Names the tokens whose inputs of the first attention lie in the row space of its query's update.
 
     Petrov et al. 2024 ("DAGER"), section 4.1. Where positions are added to embeddings, each token is tried at each
@@ -61,18 +108,45 @@ class QueryTokens(EmbeddingTokens):
     """
 
     def prepare(self, setting: AttackSetting, rng: np.random.Generator) -> None:
+        self.inputs = first_inputs(setting, Anatomy.of(setting.module(), setting.layout))
         super().prepare(setting, rng)
-        self.inputs = first_inputs(setting, self.anatomy)
 
-    def find(self, setting: AttackSetting, seen: Tensor) -> set[int]:
+    def strengths(self, setting: AttackSetting, seen: Tensor) -> list[Tensor]:
         rows = readings(self.anatomy.projections[0], setting.parts(seen), query_only=True)
         basis = row_space(rows, setting.training.rows * setting.length)
-        inside = torch.linalg.vector_norm(self.inputs @ basis.T, dim=-1).amax(0)
-        return chosen_by_gap(1.0 - inside, self.count)
+        outside = torch.linalg.vector_norm(self.inputs - self.inputs @ basis.T @ basis, dim=-1).amin(0)
+        return [1.0 / (outside + 1e-6)]
+
+
+def unexplained(moved: Tensor, start: Tensor, rounds: int = 3) -> Tensor:
+    """Return the length of each row's movement that a linear function of the row at the start leaves: [rows].
+
+    The regression leaves out the rows that it explains worst, in `rounds` rounds. Weight decay is linear in the row, so
+    that it is explained, too.
+    """
+    inputs = torch.cat([torch.ones(len(start), 1), start / start.std()], dim=1).double()
+    wanted, kept = moved.double(), torch.ones(len(start), dtype=torch.bool)
+    length: Tensor = torch.linalg.vector_norm(wanted, dim=1)
+    for _ in range(rounds):
+        some = inputs[kept]
+        gram = some.T @ some + 1e-6 * len(some) * torch.eye(inputs.shape[1], dtype=torch.float64)
+        left = wanted - inputs @ torch.linalg.solve(gram, some.T @ wanted[kept])
+        length = torch.linalg.vector_norm(left, dim=1)
+        kept = length <= length.quantile(1.0 - OUTLIERS)
+    return length
 
 
 def first_inputs(setting: AttackSetting, anatomy: Anatomy) -> Tensor:
-    """Return the unit inputs of the first attention for each token at each position: [length, vocabulary, hidden]."""
+    """Return the unit inputs of the first attention for each token at each position: [length, vocabulary, hidden].
+
+    InputError when there are more than `MOST_INPUTS` numbers.
+    """
+    width = setting.parts(setting.start)[anatomy.embedding].shape[1]
+    if (numbers := setting.length * setting.vocab_size * width) > MOST_INPUTS:
+        raise InputError(
+            f"{setting.length} places of {setting.vocab_size:,} tokens of width {width} are {numbers:,} numbers, but "
+            f"this attack keeps {MOST_INPUTS:,} at most; attack a smaller vocabulary or shorter rows"
+        )
     module, tokens = setting.module(), torch.arange(setting.vocab_size)
     at_once = max(1, 2**16 // setting.length)
     with torch.no_grad():
@@ -97,59 +171,3 @@ def row_space(rows: Tensor, positions: int, tolerance: float = 1e-5) -> Tensor:
         rank = rows.shape[1] // 2
     found: Tensor = basis[: max(rank, 1)].float()
     return found
-
-
-def evidence(setting: AttackSetting, anatomy: Anatomy, seen: Tensor) -> Tensor:
-    """Return how much each token's rows moved otherwise than the rows of most tokens: [vocabulary]."""
-    parts, start = setting.parts(seen), setting.parts(setting.start)
-    decay = setting.training.learning_rate * setting.training.steps * setting.training.options.get("weight_decay", 0.0)
-    found = torch.zeros(setting.vocab_size)
-    for name in [anatomy.embedding, *([anatomy.output] if anatomy.output else [])]:
-        moved = parts[name] - decay * start[name]
-        common = moved.median(0).values
-        length = torch.linalg.vector_norm(common)
-        if length > 0:
-            direction = common / length
-            moved = moved - (moved @ direction)[:, None] * direction
-        found = torch.maximum(found, torch.linalg.vector_norm(moved, dim=1))
-    return found
-
-
-def chosen(strength: Tensor, count: int) -> set[int]:
-    """Return the tokens of largest strength: those that stand out by a gap, else the `count` largest."""
-    return chosen_by_gap(-strength.clamp(min=float(strength.max()) * 1e-9 + 1e-30).log(), count)
-
-
-def chosen_by_gap(distance: Tensor, count: int) -> set[int]:
-    """Return the tokens of smallest distance, up to the widest gap between `count` / 2 and 2 `count` of them.
-
-    `count` of them where no gap stands out: where the widest is below four times the others' mean.
-    """
-    ordered, places = distance.double().sort()
-    low, high = max(1, count // 2), min(2 * count, len(ordered) - 1)
-    gaps = ordered[low : high + 1] - ordered[low - 1 : high]
-    widest = int(gaps.argmax())
-    clear = float(gaps[widest]) > 4.0 * float(gaps.sum() - gaps[widest]) / max(1, len(gaps) - 1)
-    return set(places[: low + widest if clear else count].tolist())
-
-
-def frequencies(setting: AttackSetting) -> Rows:
-    """Return the tokens, those that are most frequent in public rows first."""
-    return np.argsort(-np.bincount(setting.public.ravel(), minlength=setting.vocab_size), kind="stable")
-
-
-def usual_count(setting: AttackSetting, rng: np.random.Generator, members: int) -> int:
-    """Return the usual number of distinct tokens in the updates of `members` workers, from public rows."""
-    counts = [
-        len(np.unique(np.concatenate([setting.draw_public(rng) for _ in range(members)]))) for _ in range(SAMPLES)
-    ]
-    return max(1, round(float(np.mean(counts))))
-
-
-def f1(found: set[int], present: set[int]) -> float:
-    """Return the harmonic mean of precision and recall.
-
-    >>> round(f1({1, 2, 3}, {2, 3, 4, 5}), 3)
-    0.571
-    """
-    return 2.0 * len(found & present) / max(1, len(found) + len(present))
