@@ -43,6 +43,7 @@ ALLOWED = {
     ("cli/data.py", "random"): "a family of formulas",
     ("plan/threats.py", "colluding"): "workers or trustees who share what they know",
     ("plan/privacy_rows.py", "noise"): "a key of differential privacy",
+    ("plan/privacy.py", "noise"): "a key of differential privacy",
     ("cli/console.py", "inf"): "infinity, as JSON cannot say it",
 }
 """Names that look like a policy's and are none."""

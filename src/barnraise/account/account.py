@@ -16,6 +16,7 @@ from barnraise.account.matched import Matching, as_figures
 from barnraise.account.merging import Merging, merging
 from barnraise.account.metrics import Measurements, figures, measurements
 from barnraise.account.reducer import RowFeed
+from barnraise.account.spent import SpentBudget
 from barnraise.config.changes import kept
 from barnraise.config.load import load
 from barnraise.core.errors import RunDirectoryError
@@ -37,7 +38,7 @@ class Dispatched:
 
     The newest use of nodes' time; the median error of expected task times, as a share (None: no node had done enough),
     the share of those `within` the expected standard deviation, and their number. `doubts` are the reasons why nodes
-    get no tasks at that time (`account.nodes`): repeated losses, or a verdict.
+    get no tasks at that time (`account.nodes`): repeated losses, or a verdict. `privacy`: the budget that tasks spend.
     """
 
     matching: Matching | None = None
@@ -47,6 +48,7 @@ class Dispatched:
     within: float | None = None
     foreseen: int = 0
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    privacy: SpentBudget = field(default_factory=SpentBudget)
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class Account:
             "prediction_error": self.dispatch.error,
             "predicted_within": self.dispatch.within,
             **as_figures(self.dispatch.matching),
+            "privacy": self.dispatch.privacy.as_json(),
             "market": self.dispatch.market.stands,
             "no_market": "" if self.dispatch.market.stands else self.dispatch.market.why,
             **figures(self.measurements),
@@ -221,6 +224,7 @@ class AccountReader:
                 within=found.foreseen.hindsight.within,
                 foreseen=len(found.foreseen.hindsight.errors),
                 doubts=found.doubts.at(end),
+                privacy=SpentBudget(newest.budget, newest.spent),
             ),
             measurements=measurements(found.metrics, found.losses.points, run_file),
         )

@@ -67,6 +67,8 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         )
     if dispatch.error is not None:
         yield "forecast", forecast_text(dispatch.error, dispatch.within, dispatch.foreseen)
+    if dispatch.privacy.budget is not None:
+        yield "privacy", str(dispatch.privacy)
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
     if account.lowered is not None:

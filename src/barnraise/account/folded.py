@@ -39,7 +39,8 @@ class NewestNotes(Reducer):
     """The newest notes of some kinds; `run_file` is what counts of the run file."""
 
     kinds: ClassVar[Kinds] = (
-        notes.Traffic, notes.Employed, notes.BufferSize, notes.RunFile, notes.Finished, *pauses.KINDS
+        notes.Traffic, notes.Employed, notes.BufferSize, notes.RunFile, notes.Finished, notes.PrivacyBudget,
+        notes.PrivacySpent, *pauses.KINDS
     )  # fmt: skip
 
     traffic: notes.Traffic | None = None
@@ -47,6 +48,8 @@ class NewestNotes(Reducer):
     buffer_size: notes.BufferSize | None = None
     run_file: dict[str, Any] = msgspec.field(default_factory=dict)
     finished: str = ""
+    budget: notes.PrivacyBudget | None = None
+    spent: notes.PrivacySpent | None = None
     pauses: Pauses = Pauses()
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
@@ -59,6 +62,10 @@ class NewestNotes(Reducer):
             self.buffer_size = note
         elif isinstance(note, notes.RunFile):
             self.run_file = note.content
+        elif isinstance(note, notes.PrivacyBudget):
+            self.budget = note
+        elif isinstance(note, notes.PrivacySpent):
+            self.spent = note
         elif isinstance(note, notes.Finished):
             self.finished = note.reason
         elif isinstance(decision, Noted):

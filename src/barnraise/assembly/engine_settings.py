@@ -9,6 +9,7 @@ from typing import Any
 
 from barnraise import matching, staleness
 from barnraise.compression.catalog import CATALOG as CODECS
+from barnraise.config.privacy_sections import EXAMPLE
 from barnraise.controller.state.settings import (
     AuditSettings,
     EngineSettings,
@@ -16,6 +17,7 @@ from barnraise.controller.state.settings import (
     GateSettings,
     PatienceSettings,
     PayloadSettings,
+    PrivacySettings,
     RowNeeds,
     ScoreSettings,
     TaskSettings,
@@ -24,6 +26,7 @@ from barnraise.controller.state.settings import (
 from barnraise.core.ranges import split
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
+from barnraise.ledger.privacy_notes import PrivacyBudget
 from barnraise.models import memory
 from barnraise.models.exchange.record import MOST_MOVED, Exchange
 from barnraise.plan import Plan, payload_bytes
@@ -77,6 +80,7 @@ def engine_settings(
     alone = memory.rows_alone(
         model, exchange, rows.lengths, inner_states=moments, recompute=training.checkpoint_activations
     )
+    even = plan.private is not None and plan.private.profile == EXAMPLE  # no task has more steps than local_steps
     task_tokens, schedule = plan.task_tokens, plan.schedule
 
     def rate_multiplier(done: int, total: int) -> float:
@@ -104,6 +108,7 @@ def engine_settings(
             max_norm=trust.max_update_norm,
             checkpoint_bytes=payload_growth(plan, exchanged),
             reach=reach(plan, exchange),
+            privacy=budget_settings(plan),
         ),
         tasks=TaskSettings(
             rows=rows,
@@ -111,9 +116,9 @@ def engine_settings(
             needs=RowNeeds(token_bytes, alone),
             batch_size=training.step_rows,
             local_steps=training.local_steps,
-            max_local_steps=training.max_local_steps or 10 * training.local_steps,
+            max_local_steps=training.local_steps if even else training.max_local_steps or 10 * training.local_steps,
             pace=training.pace,
-            tune=plan.run_file.exchange.auto_tune,
+            tune=plan.run_file.exchange.auto_tune and not even,
             learning_rate=training.learning_rate,
             rate_multiplier=rate_multiplier,
             seed=plan.run_file.run.seed,
@@ -185,7 +190,17 @@ def private_settings(plan: Plan) -> Private | None:
     section = plan.private
     if section is None or section.noise == "auto":
         return None
-    return Private(section.clip, section.noise)
+    rate = 1.0 / plan.run_file.training.local_steps if section.profile == EXAMPLE else 0.0
+    return Private(section.clip, section.noise, rate)
+
+
+def budget_settings(plan: Plan) -> PrivacySettings | None:
+    """Return the budget of differential privacy that the controller keeps; None without one."""
+    found = plan.budget
+    if found is None:
+        return None
+    note = PrivacyBudget(found.unit, found.noise, found.rate, found.epsilon, found.delta, found.steps)
+    return PrivacySettings(note, found.spent)
 
 
 def worker_settings(plan: Plan) -> WorkerSettings:

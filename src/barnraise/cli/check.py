@@ -233,6 +233,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
     if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
         yield "checked", looked_at or NOBODY
+    if plan.budget is not None:
+        yield "privacy", f"at most {plan.budget}; a use is a pass over the data, or lost work that is repeated"
     yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)

@@ -48,6 +48,7 @@ from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
+from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
@@ -82,6 +83,7 @@ PARTS: tuple[type[Part], ...] = (
     Publishing,
     DataLocality,
     Probation,
+    PrivacyBudgetPart,
     Evaluation,
     Measuring,
     Ending,
@@ -99,7 +101,7 @@ PARTS: tuple[type[Part], ...] = (
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
-HOLDS: tuple[type[Part], ...] = (HostPause, Dispatch, Backoff, Scoring, Probation, Leases)
+HOLDS: tuple[type[Part], ...] = (HostPause, Dispatch, Backoff, Scoring, Probation, PrivacyBudgetPart, Leases)
 """The parts that may keep a node from work, in the order in which they are asked."""
 
 RESUME_GRACE = 10.0

@@ -81,6 +81,9 @@ def families(seen: RunMoment) -> Iterator[Metric]:
     yield _by("counter", "audits", "Checks of contributions by other nodes or the controller.", "result", {
         "repeated": totals.looked_at.anew, "scored": totals.looked_at.scored, "lapsed": totals.looked_at.lapsed
     })  # fmt: skip
+    if (budget := account.dispatch.privacy.budget) is not None:
+        yield _gauge("privacy_epsilon_spent", "Epsilon spent for one unit.", account.dispatch.privacy.epsilon)
+        yield _gauge("privacy_epsilon_budget", "Epsilon at which the run ends.", budget.epsilon)
     yield from _counted(seen)
     yield _gauge("controller_epoch", "Controller processes of the run so far.", totals.epochs)
     yield _counter("run_seconds", "Time for which controllers have worked.", totals.seconds)

@@ -13,7 +13,7 @@ from barnraise.data.columns import BEGINS, TOKENS, TRAINED, Rows, loaded_type
 from barnraise.data.meta import Format
 from barnraise.data.shards import IGNORED, labels, row_lengths
 
-__all__ = ["Batch", "Rows", "batch_of", "batches"]
+__all__ = ["Batch", "Rows", "batch_of", "batches", "taken"]
 
 Places = npt.NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def batches(
         found += [(alike, few, int(lengths[few].max())) for few in chosen]
     for place, number in enumerate(rng.permutation(len(found))):
         alike, few, longest = found[number]
-        yield make(_taken(alike, few, form, longest), form, np.random.default_rng((order.seed, place)))
+        yield make(taken(alike, few, form, longest), form, np.random.default_rng((order.seed, place)))
 
 
 def batch_of(rows: Rows, form: Format) -> Batch:
@@ -63,18 +63,18 @@ def batch_of(rows: Rows, form: Format) -> Batch:
     return {"input_ids": ids, "labels": np.where(learnt, ids, IGNORED), "position_ids": positions}
 
 
-def _taken(parts: Sequence[Rows], places: Places, form: Format, length: int) -> Rows:
+def taken(parts: Sequence[Rows], places: Places, form: Format, length: int) -> Rows:
     """Return the first `length` tokens of the rows at these places of the concatenated parts.
 
     No other rows are copied, since a task may name the same rows repeatedly.
     """
     ends = np.cumsum([len(part) for part in parts])
     owners = np.searchsorted(ends, places, side="right")
-    taken = np.empty(len(places), loaded_type(form.fields, length, form.dtype_name))
+    found = np.empty(len(places), loaded_type(form.fields, length, form.dtype_name))
     for owner in np.unique(owners):
         mine, part = owners == owner, parts[owner]
         chosen = places[mine] - (ends[owner] - len(part))
         for column in form.fields:
             inside = tuple(slice(side) for side in column.sides(length))
-            taken[column.name][mine] = part[column.name][chosen, *inside]
-    return taken
+            found[column.name][mine] = part[column.name][chosen, *inside]
+    return found

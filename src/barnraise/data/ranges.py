@@ -6,8 +6,10 @@ No numpy, no torch: a state machine calls this.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
+
+from barnraise.core.types import RowRange
 
 
 class RowIndex:
@@ -47,3 +49,18 @@ class RowIndex:
         ([1, 2, 0, 1], 1)
         """
         return (done + (self.offset if shard == self.start else 0)) % self.sizes[shard]
+
+
+def distinct(rows: Iterable[RowRange]) -> list[RowRange]:
+    """Return ranges that hold each of these rows once, by shard and start.
+
+    >>> distinct([RowRange(1, 4, 8), RowRange(0, 0, 3), RowRange(1, 6, 9), RowRange(0, 3, 5)])
+    [RowRange(shard=0, start=0, stop=5), RowRange(shard=1, start=4, stop=9)]
+    """
+    found: list[RowRange] = []
+    for some in sorted(rows, key=lambda some: (some.shard, some.start)):
+        if found and found[-1].shard == some.shard and some.start <= found[-1].stop:
+            last = found.pop()
+            some = RowRange(last.shard, last.start, max(last.stop, some.stop))
+        found.append(some)
+    return found

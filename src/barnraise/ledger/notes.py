@@ -26,6 +26,8 @@ from barnraise.ledger.pause_notes import Continued as Continued
 from barnraise.ledger.pause_notes import HostContinued as HostContinued
 from barnraise.ledger.pause_notes import HostPaused as HostPaused
 from barnraise.ledger.pause_notes import Paused as Paused
+from barnraise.ledger.privacy_notes import PrivacyBudget as PrivacyBudget
+from barnraise.ledger.privacy_notes import PrivacySpent as PrivacySpent
 from barnraise.ledger.trust_notes import Audited as Audited
 from barnraise.ledger.trust_notes import Convicted as Convicted
 from barnraise.ledger.trust_notes import Discredited as Discredited

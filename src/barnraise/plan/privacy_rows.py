@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.privacy_sections import EXAMPLE, NOISE, SITE, DifferentialPrivacySection
 from barnraise.plan import suggest
+from barnraise.plan.privacy import SECTION
 from barnraise.plan.problem import builds_own
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either
 
@@ -13,8 +14,6 @@ _row = adding_to(ROWS)
 
 UNEVEN = "matched", "literal"
 """Paces at which a task may have more steps than training.local_steps."""
-
-SECTION = ("privacy", "differential_privacy")
 
 
 def _section(case: Case) -> DifferentialPrivacySection | None:
@@ -114,14 +113,3 @@ def _picks_noise(case: Case) -> Found:
     section, codec = _section(case), CODECS.entry(case.compression.name).declares
     if section is not None and section.profile != EXAMPLE and codec.sparse and not codec.shared_support:
         yield ("exchange", "compression"), f"is {case.compression.name}, with the profile {section.profile}"
-
-
-@_row(
-    "the profile example",
-    "this version of barnraise notes no gradients of single rows yet",
-    "choose profile: noise",
-)
-def _not_yet(case: Case) -> Found:
-    section = _section(case)
-    if section is not None and section.profile == EXAMPLE:
-        yield (*SECTION, "profile"), "is example"

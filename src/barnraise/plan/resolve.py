@@ -27,6 +27,7 @@ from barnraise.plan.dataset import data_problems
 from barnraise.plan.exchange import exchange_name
 from barnraise.plan.links import link_problems
 from barnraise.plan.names import name_problems
+from barnraise.plan.privacy import PrivacyTerms, budget_of, settled_noise
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 from barnraise.plan.table import STATELESS, Case, feeds_back
 from barnraise.training.catalog import CATALOG as OUTER
@@ -89,6 +90,11 @@ class Plan:
     def private(self) -> DifferentialPrivacySection | None:
         """Return the run's differential privacy; None without."""
         return self.run_file.privacy.differential_privacy
+
+    @property
+    def budget(self) -> PrivacyTerms | None:
+        """Return the budget of differential privacy; None where the run keeps none."""
+        return budget_of(self.run_file)
 
     @property
     def shares(self) -> bool:
@@ -182,6 +188,8 @@ def examine(
     nodes = len(run_file.workers) if purpose.local and run_file.workers else nodes
     problems += automatic_problems(run_file)
     run_file, why_rule = settled(run_file, purpose)
+    run_file, unmet = settled_noise(run_file)
+    problems += unmet
     problems += [*name_problems(run_file), *link_problems(run_file), *data_problems(run_file)]
     problems += attack_problems(run_file)
     run_file, why_batch = (run_file, "") if problems else settled_batch(run_file, purpose)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from barnraise.config import privacy_sections
 from barnraise.config.schema import RunFile
 
 
@@ -126,7 +127,7 @@ _ROWS = (
     Mode(
         NOISE,
         "workers clip their updates and add noise, and no epsilon is claimed",
-        False,
+        True,
         _row(
             [
                 _measured("the success of attacks on noised updates; many updates of one site average noise away"),
@@ -142,7 +143,7 @@ _ROWS = (
     Mode(
         EXAMPLE,
         "workers clip the gradient of each example and add noise (DP-SGD); the unit is an example",
-        False,
+        True,
         _row(
             [
                 _proven("epsilon and delta for one example in all updates of its site, by the PLD accountant"),
@@ -157,17 +158,17 @@ _ROWS = (
     ),
     Mode(
         SITE_LEVEL,
-        "updates are clipped and a sum has noise for one site; the unit is all rows of a site",
-        False,
+        "each site clips its updates and adds noise to each; the unit is all rows of a site",
+        True,
         _row(
             [
-                _nothing("without secure aggregation the host adds the noise, and sees updates before it"),
-                _nothing("as the curious host; it can also leave the noise out"),
-                _proven("epsilon and delta for one site, if the host adds the noise"),
-                _nothing("with the host they see the update before the noise"),
+                _proven("epsilon and delta for all rows of one site: it adds the whole noise to each of its updates"),
+                _proven("the same: the site's own machine clips and adds the noise, whatever model the host sends"),
+                _proven("the same: versions follow from noised updates"),
+                _proven("the same: the noise is the site's own"),
                 _NO_TRUSTEES,
                 _SEALED,
-                _proven("epsilon and delta for one site, if the host adds the noise"),
+                _proven("the same: the model follows from noised updates"),
             ]
         ),
     ),
@@ -210,13 +211,18 @@ _ROWS = (
 MODES: Mapping[str, Mode] = {mode.name: mode for mode in _ROWS}
 """All modes by name, plain first."""
 
+_BY_PROFILE = {privacy_sections.NOISE: NOISE, privacy_sections.EXAMPLE: EXAMPLE, privacy_sections.SITE: SITE_LEVEL}
+"""The mode of each profile of differential privacy."""
+
 _OWN_ROWS = _nothing("the rows are the host's own, and workers fetch them")
 
 
 def modes_of(run_file: RunFile) -> tuple[str, ...]:
     """Return the names of a run file's modes, plain where it has no other."""
     kind: str = run_file.data.kind
-    return (SITE,) if kind == "site" else (PLAIN,)
+    section = run_file.privacy.differential_privacy
+    noised = (_BY_PROFILE[section.profile],) if section is not None else ()
+    return (SITE, *noised) if kind == "site" else noised or (PLAIN,)
 
 
 def row(names: Iterable[str]) -> dict[str, Cell]:

@@ -6,6 +6,7 @@ For the training thread; it takes long.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,13 @@ def make_trainer(
     inner = settings.inner
     if inner.checkpoint_activations:
         recompute_activations(module)
-    return LocalTrainer(
+    private = settings.private
+    make: Callable[..., LocalTrainer] = LocalTrainer
+    if private is not None and private.rate:
+        from barnraise.privacy.examples.trainer import PrivateTrainer
+
+        make = partial(PrivateTrainer, private=private, batch_size=inner.batch_size)
+    return make(
         module,
         optimizer=inner.optimizer,
         options=inner.options,

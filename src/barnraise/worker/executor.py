@@ -11,7 +11,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from itertools import islice
 from typing import Any
@@ -35,13 +35,17 @@ from barnraise.core.types import (
     News,
     NodeProfile,
     Ranges,
+    RowRange,
     Sketched,
     Train,
     Transcript,
 )
 from barnraise.data.batches import Batch, Rows, batches
+from barnraise.data.ranges import distinct
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange, moments_behind
+from barnraise.privacy.examples.poisson import poisson_batches
+from barnraise.privacy.gaussian import SecretStream
 from barnraise.training.local import LocalTrainer
 from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
@@ -96,6 +100,7 @@ class WorkerExecutor:
         )
         if (private := settings.private) is not None and not private.rate:
             self.path.insert(ClippedNoise(private.clip, private.noise, self._crew))
+        self._private, self._stream = private, SecretStream()
         self._exchange, self.queue = exchange, WorkQueue()
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
@@ -173,7 +178,8 @@ class WorkerExecutor:
             if (sent := self._sent(task, ends, steps)) is None:
                 return None
             codec = self.sent_in.index(sent.codec)
-            found = Contribution.of(task, sent.blob, codec=codec, steps=steps, loss=loss, seconds=seconds)
+            told_loss = loss if self._private is None else 0.0  # withheld: no noise covers it
+            found = Contribution.of(task, sent.blob, codec=codec, steps=steps, loss=told_loss, seconds=seconds)
             return msgspec.structs.replace(found, transcript=told)
 
         encoding = course.encoding = self.queue.submit(contribution)
@@ -294,8 +300,13 @@ class WorkerExecutor:
 
     def batches(self, task: Train) -> Iterator[Batch]:
         """Yield the batches of the task's steps."""
-        make, skip = self.trainer.problem.batch, task.batches.skip
-        whole = batches(self._rows(task), task.batches, self.dataset.meta, make)
+        make, skip, private = self.trainer.problem.batch, task.batches.skip, self._private
+        if private is not None and private.rate:
+            parts, form = self._rows(distinct(task.rows)), self.dataset.meta
+            return poisson_batches(
+                parts, form, rate=private.rate, steps=task.local_steps, stream=self._stream, make=make
+            )
+        whole = batches(self._rows(task.rows), task.batches, self.dataset.meta, make)
         return cautious(self.trainer.problem, islice(whole, skip, skip + task.local_steps))
 
     def scale(self, steps: int) -> float:
@@ -305,8 +316,8 @@ class WorkerExecutor:
         """
         return self.uplink.normalize_steps / steps if self.uplink.normalize_steps else 1.0
 
-    def _rows(self, task: Train) -> list[Rows]:
-        return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in task.rows]
+    def _rows(self, ranges: Iterable[RowRange]) -> list[Rows]:
+        return [self.dataset.rows(rows.shard, rows.start, rows.stop) for rows in ranges]
 
     def settle(self, assignment: int, accepted: bool) -> Future[None]:
         """Drop the payload, which the controller has answered (or will not); a refused update goes to the residual."""

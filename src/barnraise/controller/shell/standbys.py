@@ -37,6 +37,7 @@ from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import (
     EVERYTHING,
     Ack,
+    Assign,
     Chunk,
     Elsewhere,
     Fetch,
@@ -53,6 +54,12 @@ BEAT = 0.25
 
 FAREWELL = 5.0
 """Seconds that a standby has, when the controller ends, to fetch the rest."""
+
+UNCOUNTED = (
+    "the run keeps a budget of differential privacy, and a standby could take over without the last assignments: set "
+    "controller.durability to standby and resume, so that tasks wait for it"
+)
+"""Reason for which a standby is refused where tasks do not wait for it."""
 
 MOST_WAITING = 256
 """Messages of the standby that wait; more are lost, and sent again."""
@@ -100,7 +107,7 @@ class Standbys(RoleHandler):
         if last is not None and last.key:
             self.keys[last.key] = last.name
         self.following: Following | None = None
-        self._held: dict[tuple[str, int], tuple[int, Ack]] = {}
+        self._held: dict[tuple[str, int], tuple[int, Ack | Assign]] = {}
         self._state, began = machine.state, time.monotonic()
         self.durability = Durability(self._how.wait, self._how.patience, began, self._living(machine.state.nodes))
         self._all_at = time.monotonic()
@@ -145,18 +152,23 @@ class Standbys(RoleHandler):
         if isinstance(message, Welcome):
             welcome = msgspec.structs.replace(message, term=self.term)
             return [welcome] if self.elsewhere is None else [welcome, self.elsewhere]
-        if not isinstance(message, Ack) or not self._hold(node, message):
+        if isinstance(message, Assign) and self._state.progress.spending is not None:
+            return [] if self._hold(node, message.task.id, message) else [message]
+        if not isinstance(message, Ack) or not self._hold(node, message.assignment, message):
             return [message]
         return [SendPayload(message.assignment, EVERYTHING)] if message.accepted else []
 
-    def _hold(self, node: str, message: Ack) -> bool:
-        """Return whether an acknowledgement has to wait, until a standby could take over with its rows."""
+    def _hold(self, node: str, assignment: int, message: Ack | Assign) -> bool:
+        """Return whether a message has to wait, until a standby could take over with its rows.
+
+        Acknowledgements do, and tasks that spend a budget of differential privacy: the standby has counted them then.
+        """
         if not self._how.wait or (self.following is not None and self.following.safe >= self._ledger.last_id):
             return False
         if self.durability.lowered:
-            self.durability.unprotected += message.accepted
+            self.durability.unprotected += _accepted(message)
             return False
-        self._held[node, message.assignment] = self._ledger.last_id, message
+        self._held[node, assignment] = self._ledger.last_id, message
         if self.following is None:
             self._say("acknowledgements wait: controller.durability is standby, but no standby follows the run")
         return True
@@ -274,6 +286,8 @@ class Standbys(RoleHandler):
         refusal = self._enrolment.refuse_standby(message, peer.key, known=peer.key in self.keys)
         if refusal is None and self._how.originals is None:
             refusal = Stop("this controller's run has local workers: only one that `barnraise serve` began is followed")
+        if refusal is None and self._state.progress.spending is not None and not self._how.wait:
+            refusal = Stop(UNCOUNTED)
         other = self.following
         if refusal is None and other is not None and other.peer.key != peer.key:
             refusal = Stop(
@@ -316,7 +330,7 @@ class Standbys(RoleHandler):
                 )
             return
         self._note(notes.DurabilityLowered(self._how.patience))
-        durability.unprotected += sum(ack.accepted for _, ack in self._held.values())
+        durability.unprotected += sum(_accepted(message) for _, message in self._held.values())
         self._release(self._ledger.last_id)
 
     async def _answer(self) -> None:
@@ -361,7 +375,9 @@ class Standbys(RoleHandler):
     def _release(self, safe: int) -> None:
         ready = [key for key, (row_id, _) in self._held.items() if row_id <= safe]
         for node, assignment in ready:
-            self._tell(node, self._held.pop((node, assignment))[1])
+            message = self._held.pop((node, assignment))[1]
+            if isinstance(message, Ack) or assignment in self._state.works:  # else another node's by now
+                self._tell(node, message)
 
     def _note(self, note: notes.Note) -> None:
         self.context.post(Told(note))
@@ -377,3 +393,8 @@ class Standbys(RoleHandler):
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _accepted(message: Ack | Assign) -> bool:
+    """Return whether a message acknowledges an accepted contribution."""
+    return isinstance(message, Ack) and message.accepted

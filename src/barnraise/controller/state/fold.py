@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import gathering
+from barnraise.controller.state import gathering, plain_notes
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.node_estimates import learn, observe_rate, observe_travel
 from barnraise.controller.state.state import (
@@ -96,6 +96,8 @@ def _assigned(state: State, d: Assigned) -> None:
     state.works[d.assignment] = work
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].tally.turns += work.task.trains
+    if work.task.trains and state.progress.spending is not None:
+        state.progress.spending.assigned(d.node, d.rows, d.local_steps)
     if work.task.trains and again is None:
         for rows in d.rows:
             state.totals.handed[rows.shard] = state.totals.handed.get(rows.shard, 0) + rows.stop - rows.start
@@ -317,46 +319,6 @@ def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
     gathering.tidy(state, list(state.cohorts))
 
 
-def _measured(state: State, d: Noted, note: notes.Measured) -> None:
-    state.record.measured, state.record.measured_tokens = note.version, note.tokens
-
-
-def _disputed(state: State, d: Noted, note: notes.Disputed) -> None:
-    state.record.disputed = note.version
-
-
-def _checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
-    state.record.checkpoint, state.record.checkpoint_time = note.version, d.time
-
-
-def _traffic(state: State, d: Noted, note: notes.Traffic) -> None:
-    state.totals.bytes_up, state.totals.bytes_down = note.up, note.down
-
-
-def _buffer_size(state: State, d: Noted, note: notes.BufferSize) -> None:
-    state.buffer.size = note.nodes
-
-
-def _paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> None:
-    state.progress.paused = note.reason
-
-
-def _host_paused(state: State, d: Noted, note: notes.HostPaused) -> None:
-    state.progress.host_paused = note.why
-
-
-def _host_continued(state: State, d: Noted, note: notes.HostContinued) -> None:
-    state.progress.host_paused, state.progress.continued = "", d.time
-
-
-def _stopping(state: State, d: Noted, note: notes.Stopping) -> None:
-    state.progress.stopping, state.progress.host_paused = note.reason, ""
-
-
-def _finished(state: State, d: Noted, note: notes.Finished) -> None:
-    state.progress.finished = note.reason
-
-
 _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Started: _started,
     notes.Audited: _audited,
@@ -373,17 +335,19 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,
     notes.Evaluated: _evaluated,
-    notes.Measured: _measured,
-    notes.Disputed: _disputed,
-    notes.Checkpointed: _checkpointed,
-    notes.Traffic: _traffic,
-    notes.BufferSize: _buffer_size,
-    notes.Paused: _paused,
-    notes.Continued: _paused,
-    notes.HostPaused: _host_paused,
-    notes.HostContinued: _host_continued,
-    notes.Stopping: _stopping,
-    notes.Finished: _finished,
+    notes.Measured: plain_notes.measured,
+    notes.Disputed: plain_notes.disputed,
+    notes.Checkpointed: plain_notes.checkpointed,
+    notes.Traffic: plain_notes.traffic,
+    notes.BufferSize: plain_notes.buffer_size,
+    notes.PrivacyBudget: plain_notes.privacy_budget,
+    notes.PrivacySpent: plain_notes.privacy_spent,
+    notes.Paused: plain_notes.paused,
+    notes.Continued: plain_notes.paused,
+    notes.HostPaused: plain_notes.host_paused,
+    notes.HostContinued: plain_notes.host_continued,
+    notes.Stopping: plain_notes.stopping,
+    notes.Finished: plain_notes.finished,
 }
 """The notes that change the state; all others are for the reader of the ledger."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from barnraise.core.types import Blob, ParameterRange, RowRange
 from barnraise.data.ranges import RowIndex
+from barnraise.ledger.privacy_notes import PrivacyBudget
 from barnraise.matching.base import Scheduler
 from barnraise.staleness.base import StalenessPolicy
 from barnraise.training.reach import Reach
@@ -46,6 +47,14 @@ class LeaseSettings:
 
 
 @dataclass(frozen=True)
+class PrivacySettings:
+    """The budget of differential privacy, as the ledger notes it, and what a number of steps of one unit spends."""
+
+    budget: PrivacyBudget
+    epsilon: Callable[[int], float]
+
+
+@dataclass(frozen=True)
 class PayloadSettings:
     """The published vector, and the sizes of payloads."""
 
@@ -59,6 +68,7 @@ class PayloadSettings:
     max_norm: float | None  # largest norm of an update (L2); None: longer ones are shortened to the limit of their task
     checkpoint_bytes: float = math.inf  # bytes of payloads after which a checkpoint is taken early
     reach: Reach = field(default_factory=Reach)  # the longest update
+    privacy: PrivacySettings | None = None  # the budget of what they tell of a row or a site
     by_range: bool = False  # nodes have ranges of their own: K and the least number of nodes are those of each range
 
     @property

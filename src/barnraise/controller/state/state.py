@@ -18,6 +18,7 @@ from barnraise.controller.state.cohorts import Cohort
 from barnraise.core.types import KINDS, NodeProfile, Ranges, Task
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
+from barnraise.privacy.spending import Spending
 from barnraise.trust.reputation import Reputation
 from barnraise.trust.roles import WORKER
 
@@ -309,6 +310,7 @@ class Progress(msgspec.Struct):
     flushed: dict[str, None] = {}  # nodes whose residual has come
     final: bool = False  # nothing more enters the model
     finished: str = ""
+    spending: Spending | None = None  # of a budget of differential privacy
 
 
 class State(msgspec.Struct):

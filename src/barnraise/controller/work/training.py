@@ -18,6 +18,7 @@ from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
@@ -55,9 +56,10 @@ class Training(TaskKind):
         pacing: Pacing,
         publishing: Publishing,
         probation: Probation,
+        privacy: PrivacyBudgetPart,
     ) -> None:
         super().__init__(context, cost_model)
-        self.probation = probation
+        self.probation, self.privacy = probation, privacy
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
@@ -128,6 +130,9 @@ class Training(TaskKind):
             rows, steps = self._rows(next(iter(work.shards)), steps)
             cursor += (num_rows := sum(some.stop - some.start for some in rows))
             tokens = num_rows * tasks.rows.lengths[rows[0].shard]
+        if not self.privacy.allows(node.id, rows, steps):
+            yield from self.privacy.stop()
+            return
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
         factor = self.pacing.rate_factor(node, steps, tokens / tasks.rows.lengths[rows[0].shard])
         terms = Terms(

@@ -1,0 +1,63 @@
+"""The budget of differential privacy: no task is assigned that would spend more, and the run ends at the first.
+
+The count rests on assignments (`privacy.spending`), which are on the ledger before their workers hear of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from barnraise.controller.state.events import StopRequested
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
+from barnraise.controller.state.state import NodeState
+from barnraise.core.types import RowRange
+from barnraise.ledger.decisions import Noted
+from barnraise.ledger.notes import PrivacySpent
+from barnraise.privacy.spending import SITE
+
+
+class PrivacyBudgetPart(Part):
+    """Notes the budget and what is spent of it, and stops the run where nothing is left."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.settings = context.settings.payloads.privacy
+
+    def allows(self, node: str, rows: Sequence[RowRange], steps: int) -> bool:
+        """Return whether the budget has room for a training task of `steps` steps on these rows."""
+        spending = self.state.progress.spending
+        if self.settings is None or spending is None:
+            return self.settings is None
+        return spending.after(node, rows, steps) <= self.settings.budget.most
+
+    def stop(self) -> Steps:
+        """End the run: its next task would spend more than the budget."""
+        if self.settings is not None and self.state.progress.spending is not None:
+            budget, spent = self.settings.budget, self.settings.epsilon(self.state.progress.spending.most)
+            yield StopRequested(
+                f"the budget of differential privacy has no room for the next task: epsilon {spent:.3g} of "
+                f"{budget.epsilon:g} at delta {budget.delta:g} is spent for a {budget.unit}"
+            )
+
+    def look(self) -> Steps:
+        spending, progress = self.state.progress.spending, self.state.progress
+        if self.settings is None:
+            return
+        if spending is None:
+            yield Noted(self.now, self.settings.budget)
+            return
+        if spending.most > spending.told:
+            yield Noted(self.now, PrivacySpent(spending.most, self.settings.epsilon(spending.most)))
+        live = [node for node in self.state.nodes.values() if node.live]
+        over = progress.stopping or progress.final
+        if spending.unit == SITE and live and not over and all(self.hold(node, self.now) for node in live):
+            yield from self.stop()
+
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        spending = self.state.progress.spending
+        if self.settings is None or spending is None or spending.unit != SITE:
+            return None
+        if spending.after(node.id, (), 1) <= self.settings.budget.most:
+            return None
+        return TaskHold(math.inf, "has spent its site's budget of differential privacy")
