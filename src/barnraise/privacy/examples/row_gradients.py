@@ -1,6 +1,6 @@
 """Gradients of single rows, by `torch.func`: the gradient of one row's loss, vectorised over the rows of a batch.
 
-Chosen after measuring (benchmarks/differential_privacy.py): opacus' hooks are somewhat faster on adapters, but they
+Chosen after measuring (benchmarks/differential_privacy.py): opacus' hooks take about as long on adapters, but they
 need a rule for each kind of layer, and on a whole GPT-2 they give position embeddings one gradient for all rows. Where
 a layer cannot be vectorised, one row after the other passes through the model, which gives the same numbers.
 """
