@@ -310,7 +310,7 @@ class Progress(msgspec.Struct):
     flushed: dict[str, None] = {}  # nodes whose residual has come
     final: bool = False  # nothing more enters the model
     finished: str = ""
-    spending: Spending | None = None  # of a budget of differential privacy
+    spending: Spending | None = None  # the count behind a budget of differential privacy
 
 
 class State(msgspec.Struct):
