@@ -196,7 +196,7 @@ _ROWS = (
         False,
         _row(
             [
-                _composed("CKKS hides the encrypted values; all other values of an update are in clear"),
+                _composed("CKKS hides the encrypted values; those in clear name tokens, unless all is encrypted"),
                 _nothing("one worker that gives it the secret key opens all ciphertexts"),
                 _measured("it decrypts sums, and sees versions"),
                 _nothing("each of them has the secret key"),

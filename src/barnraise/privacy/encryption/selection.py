@@ -5,6 +5,10 @@ projections read the embeddings directly, so their gradients span the same token
 arXiv 2405.15586, section 4). An output layer's gradient tells the labels. Each of them leaks without the others, so all
 are encrypted. How much the rest tells is measured: the sensitivity of a value is how much its gradient changes when the
 tokens change (FedML-HE, Jin et al. 2023, arXiv 2303.10837, section 2.4).
+
+A selection of a full model stops these attacks, not all: a later layer's input at the first position depends on the
+first token alone, so a host can try each token there (`benchmarks/encryption.py` does). Only all that travels is safe,
+which adapters make small.
 """
 
 from __future__ import annotations
