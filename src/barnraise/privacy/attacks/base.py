@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,3 +39,7 @@ class PrivacyAttack(ABC):
     @abstractmethod
     def trial(self, setting: AttackSetting, rng: np.random.Generator) -> AttackTrial:
         """Play one trial against a victim that `rng` chooses."""
+
+    def figures(self) -> Mapping[str, float]:
+        """Return further figures over all trials by their names, such as an area under a curve; most have none."""
+        return {}

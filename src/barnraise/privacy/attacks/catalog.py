@@ -12,6 +12,7 @@ UPDATE, SUM, SESSION, MODEL, PROTOCOL = "update", "sum", "session", "model", "pr
 """The things that an adversary sees: an update (or the sum that hides it), a sum, messages, a model, the protocol."""
 
 _UPDATES = "barnraise.privacy.attacks.updates"
+_INFERENCE = "barnraise.privacy.attacks.inference"
 _PROTECTIONS = "barnraise.privacy.attacks.protections"
 
 
@@ -85,6 +86,30 @@ ATTACKS = Catalog(
             f"{_UPDATES}.buffer_difference:BufferDifference",
             "the set of a victim's tokens, from the sums of a list with it and of one without it",
             declares=Traits(sees=SESSION),
+        ),
+        Entry(
+            "membership",
+            f"{_INFERENCE}.membership:Membership",
+            "whether a row was trained on, by likelihood ratios of shadow models (LiRA)",
+            declares=Traits(sees=MODEL, seconds=0.2),
+        ),
+        Entry(
+            "membership_offline",
+            f"{_INFERENCE}.membership:OfflineMembership",
+            "whether a row was trained on, by shadow models that were not (LiRA, offline)",
+            declares=Traits(sees=MODEL, seconds=0.2),
+        ),
+        Entry(
+            "membership_loss",
+            f"{_INFERENCE}.membership:LossThreshold",
+            "whether a row was trained on, by a threshold of its loss: the weak baseline",
+            declares=Traits(sees=MODEL, seconds=0.2),
+        ),
+        Entry(
+            "property",
+            f"{_INFERENCE}.properties:SiteProperty",
+            "the side of the main topic axis on which most rows of a site lie, by a classifier of shadow updates",
+            declares=Traits(seconds=0.05),
         ),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +27,7 @@ class AttackResult:
     """The outcome of one attack under one protection.
 
     `mean_score` and `mean_control` are means of the trials' scores, and `seconds` is the time of a trial.
+    `figures` are the attack's own.
     """
 
     attack: str
@@ -38,6 +39,7 @@ class AttackResult:
     mean_score: float
     mean_control: float
     seconds: float
+    figures: Mapping[str, float]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -100,4 +102,5 @@ def play_one(name: str, setting: AttackSetting, trials: int, seed: int) -> Attac
         mean_score=float(np.mean([trial.score for trial in found])),
         mean_control=float(np.mean([trial.control for trial in found])),
         seconds=seconds,
+        figures=dict(attack.figures()),
     )
