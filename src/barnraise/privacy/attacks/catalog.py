@@ -13,6 +13,7 @@ UPDATE, SUM, SESSION, MODEL, PROTOCOL = "update", "sum", "session", "model", "pr
 
 _UPDATES = "barnraise.privacy.attacks.updates"
 _INFERENCE = "barnraise.privacy.attacks.inference"
+_PROTOCOL = "barnraise.privacy.attacks.protocol"
 _PROTECTIONS = "barnraise.privacy.attacks.protections"
 
 
@@ -110,6 +111,12 @@ ATTACKS = Catalog(
             f"{_INFERENCE}.properties:SiteProperty",
             "the side of the main topic axis on which most rows of a site lie, by a classifier of shadow updates",
             declares=Traits(seconds=0.05),
+        ),
+        Entry(
+            "malicious_host",
+            f"{_PROTOCOL}.malicious_host:MaliciousHost",
+            "a member's masked update, by lists, nonces, models and members that a host chooses, with one trustee",
+            declares=Traits(sees=PROTOCOL, seconds=0.1),
         ),
     ],
 )
