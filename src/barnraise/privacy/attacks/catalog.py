@@ -90,7 +90,7 @@ ATTACKS = Catalog(
         ),
         Entry(
             "membership",
-            f"{_INFERENCE}.membership:Membership",
+            f"{_INFERENCE}.membership:RowMembership",
             "whether a row was trained on, by likelihood ratios of shadow models (LiRA)",
             declares=Traits(sees=MODEL, seconds=0.2),
         ),

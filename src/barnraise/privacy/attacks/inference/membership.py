@@ -27,7 +27,7 @@ MOST_LOSS = 1e4
 """The loss that counts for a model whose losses are not finite."""
 
 
-class Membership(PrivacyAttack):
+class RowMembership(PrivacyAttack):
     """Names a row a member where LiRA's likelihood ratio says so (online variant, Carlini et al. 2022).
 
     A model is trained in versions: each is the one before minus the mean of a group's updates, as the protection shows
@@ -72,7 +72,7 @@ class Membership(PrivacyAttack):
         }
 
 
-class OfflineMembership(Membership):
+class OfflineMembership(RowMembership):
     """Names the half of the targets members whose confidences exceed most those of models without them."""
 
     def statistic(
@@ -82,7 +82,7 @@ class OfflineMembership(Membership):
         return found - np.median(found)
 
 
-class LossThreshold(Membership):
+class LossThreshold(RowMembership):
     """Names a row a member where its loss is below one threshold for all rows: the weak baseline."""
 
     def statistic(

@@ -69,7 +69,7 @@ class MaskedGroup:
         self.sent: dict[int, MaskedUpdate] = {}
 
     def masked(self, vector: Tensor, node: str, assignment: int, signer: Signer, model: str = MODEL) -> MemberEntry:
-        """Mask a vector as the update of `node`, and return its entry."""
+        """Quantise and mask a vector as the update of `node`, and return its entry."""
         origin, ring = UpdateOrigin(node, assignment, BASE, model), self.terms.ring
         words = ring.quantise(vector.numpy(), ring.most_weight)
         sent = parse(mask(self.terms, origin, words, signer), self.terms)

@@ -8,7 +8,7 @@ import torch
 from tests.attack_settings import setting_of
 
 from barnraise.privacy.attacks.inference import membership
-from barnraise.privacy.attacks.inference.membership import Membership, losses
+from barnraise.privacy.attacks.inference.membership import RowMembership, losses
 from barnraise.privacy.attacks.runner import AttackResult, play_one
 from barnraise.privacy.attacks.setting import LocalTraining
 
@@ -60,6 +60,6 @@ def test_a_model_without_finite_losses_tells_nothing() -> None:
 
 
 def test_members_and_others_are_trained_on_in_equal_numbers() -> None:
-    attack, setting = Membership(), setting_of(training=TRAINING)
+    attack, setting = RowMembership(), setting_of(training=TRAINING)
     attack.prepare(setting, np.random.default_rng(0))
     assert attack.member.sum(1).tolist() == [1] * 16
