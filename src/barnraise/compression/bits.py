@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .base import Array
 from .catalog import plane_bytes
-
-Array: TypeAlias = NDArray[Any]
 
 
 def pack(values: Array, width: int) -> Array:

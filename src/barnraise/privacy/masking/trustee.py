@@ -99,6 +99,7 @@ class TrusteeMachine:
         self._nonces: dict[str, str] = {}
         self._models: dict[int, str] = {}
         self._given: set[str] = set()
+        self._kept: tuple[str, list[list[bytes]]] = "", []  # the opened seeds of the list that was bound last
         for decision in decisions:
             self._apply(decision)
 
@@ -150,10 +151,15 @@ class TrusteeMachine:
         )
 
     def _bind(self, members: MemberList, shares: Sequence[bytes]) -> list[list[bytes]] | ListRefused:
-        """Return the opened seeds of each entry once the list is bound, or the refusal."""
+        """Return the opened seeds of each entry once the list is bound, or the refusal.
+
+        The seeds of the list that was bound last are kept until the next one, so that a release opens no share again.
+        """
+        digest = members.digest
+        if self._kept[0] == digest:
+            return self._kept[1]
         if reason := self._refusal(members):
             return ListRefused(reason)
-        digest = members.digest
         opened, faults = self._opened(members, shares, digest)
         if faults:
             return ListRefused(f"{len(faults)} of {len(members.entries)} entries are refused", faults)
@@ -161,6 +167,7 @@ class TrusteeMachine:
             assignments = tuple(entry.assignment for entry in members.entries)
             models = {version: model for version, model in _models(members) if version not in self._models}
             self._decide(ListBound(digest, members.nonce, assignments, tuple(sorted(models.items()))))
+        self._kept = digest, opened
         return opened
 
     def _refusal(self, members: MemberList) -> str:
