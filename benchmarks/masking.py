@@ -34,7 +34,7 @@ from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.privacy.masking.trustee import Endorsement, Expansion, TrusteeMachine, TrusteeSettings
 from barnraise.trust.signatures import RunId, Signer
 
-SIZE, REPEATS = 1_000_000, 5
+SIZE, REPEATS = 1_000_000, 3
 MODEL = "00" * 32
 SHAPES = [(4, 1), (8, 1), (8, 2)]
 WORKERS = [32, 64]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class MaskedUpdate:
         ring = self.terms.ring
         return packing.unpack(self.words, self.terms.num_words, ring.bits, ring.dtype)
 
-    @property
+    @cached_property
     def words_digest(self) -> str:
         return hashlib.sha256(self.words).hexdigest()
 
