@@ -20,11 +20,13 @@ MOST_TOLD = 4
 """Nodes that a sentence names."""
 
 
-def waiting_for(state: State, holds: Mapping[str, TaskHold], now: float, patience: float = PATIENCE) -> str:
+def waiting_for(
+    state: State, holds: Mapping[str, TaskHold], now: float, patience: float = PATIENCE, *, trustees: str = ""
+) -> str:
     """Return what the run waits for at `now`; empty while it makes versions, or is too young to tell.
 
     A pause by the host does not count as time without a version. `holds` are the nodes that take part and get no tasks
-    now.
+    now, `trustees` is what a closed version waits for from them.
     """
     if not state.num_live:
         return "waiting for workers"
@@ -32,6 +34,8 @@ def waiting_for(state: State, holds: Mapping[str, TaskHold], now: float, patienc
     if silent < patience or state.progress.final:
         return ""
     if state.closing is not None:
+        if trustees:
+            return f"version {state.closing.version} waits for {trustees}, since {duration_text(silent)}"
         return f"version {state.closing.version} is being made, since {duration_text(silent)}"
     lacking = max(0, state.buffer.size - len(state.buffer.slots))
     awaited = f"contributions of {count_text(lacking, 'more node')}" if lacking else "its closing"

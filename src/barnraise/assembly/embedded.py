@@ -14,6 +14,7 @@ from barnraise.assembly.preparing import new_run, prepare
 from barnraise.assembly.voice import Say, Voice
 from barnraise.ledger import RunDirectory
 from barnraise.plan.links import live_link
+from barnraise.plan.masking import local_trustees
 from barnraise.plan.resolve import Plan
 
 
@@ -30,7 +31,8 @@ async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Summar
 
 async def _train(run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None]) -> Summary:
     run_file = plan.run_file
-    local = LocalWorkers(run, run_file.workers, plan.faults, partial(live_link, run_file), voice.say)
+    links = partial(live_link, run_file)
+    local = LocalWorkers(run, run_file.workers, plan.faults, links, voice.say, trustees=local_trustees(run_file))
     return conclude(*await see_through(run, plan, voice, _listen, local, prepare), voice)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from barnraise import matching, staleness
 from barnraise.compression.catalog import CATALOG as CODECS
@@ -15,6 +17,7 @@ from barnraise.controller.state.settings import (
     EngineSettings,
     EvaluationSettings,
     GateSettings,
+    MaskSettings,
     PatienceSettings,
     PayloadSettings,
     PrivacySettings,
@@ -33,17 +36,24 @@ from barnraise.plan import Plan, payload_bytes
 from barnraise.plan.dataset import longest_row, mean_row
 from barnraise.plan.estimate import payload_growth
 from barnraise.plan.leases import leases
+from barnraise.plan.masking import LEAST_GROUP
 from barnraise.plan.metrics import wanted_of
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
 from barnraise.training.reach import HELD_BACK, Reach
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.trust.signatures import RunId
-from barnraise.wire.messages import Downlink, Inner, Uplink, WorkerSettings
+from barnraise.wire.messages import Downlink, Inner, Masks, Uplink, WorkerSettings
 from barnraise.wire.private import Private
+
+if TYPE_CHECKING:
+    from barnraise.privacy.masking.terms import MaskTerms
 
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
+
+MOST_AGE = 64
+"""Staleness in versions from which on a masked update weighs the same."""
 
 LOSS_FACTOR = 3.0
 """Factor of the loss of a uniform guess up to which a worker's claim is accepted."""
@@ -94,13 +104,15 @@ def engine_settings(
         run=run,
         tokens=training.tokens,
         asynchronous=plan.asynchronous,
-        worker=worker_settings(plan),
+        worker=masked(worker_settings(plan), plan, exchanged),
         manifest=manifest,
         leases=leases(plan),
         payloads=PayloadSettings(
             exchanged=exchanged,
             partitions=partitions,
-            rungs=tuple(payload_bytes(choice, largest) for choice in plan.contributions),
+            rungs=(mask_terms(plan, exchanged).payload_bytes,)
+            if plan.masking
+            else tuple(payload_bytes(choice, largest) for choice in plan.contributions),
             last=payload_bytes(plan.last_compression, exchanged) if plan.last_compression else 0,
             delta=payload_bytes(plan.downlink, largest),
             most=largest_payload,
@@ -151,7 +163,56 @@ def engine_settings(
         ),
         audits=AuditSettings(trust.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
         scores=ScoreSettings(trust.scores, secret),
+        masks=mask_settings(plan, exchanged),
     )
+
+
+def mask_settings(plan: Plan, exchanged: int) -> MaskSettings | None:
+    """Return the settings of masked sums of `exchanged` values; None where updates travel in clear."""
+    terms = plan.masking
+    if terms is None:
+        return None
+    training = plan.run_file.training
+    most_steps = training.local_steps if training.pace == "fixed" else training.max_local_steps
+    return MaskSettings(
+        trustees=terms.section.trustees,
+        colluding=terms.section.colluding,
+        least=terms.least,
+        most=terms.section.most,
+        patience=terms.section.patience,
+        most_tokens=(most_steps or 10 * training.local_steps) * training.step_rows * longest_row(plan.run_file),
+        sum_bytes=mask_terms(plan, exchanged).word_bytes,
+    )
+
+
+def mask_terms(plan: Plan, exchanged: int) -> MaskTerms:
+    """Return the terms of masked updates of `exchanged` values, whose committee has no keys yet: for their sizes."""
+    from barnraise.privacy.masking.seats import blank_committee
+    from barnraise.privacy.masking.terms import MaskTerms  # with cryptography, which other runs need later
+
+    terms = plan.masking
+    assert terms is not None
+    committee = blank_committee(terms.section.trustees, terms.section.colluding)
+    return MaskTerms(RunId(""), terms.ring, exchanged, committee)
+
+
+def masked(settings: WorkerSettings, plan: Plan, exchanged: int) -> WorkerSettings:
+    """Return the same with the settings of masked updates of `exchanged` values, where updates are masked."""
+    terms = plan.masking
+    if terms is None:
+        return settings
+    weight, ring = staleness.create(plan.staleness.name, **plan.staleness.options).weight, terms.ring
+    masks = Masks(
+        value_bits=ring.value_bits,
+        most_members=ring.most_members,
+        limit=ring.clip,
+        size=exchanged,
+        colluding=terms.section.colluding,
+        group=terms.group,
+        least=max(LEAST_GROUP, terms.group),
+        freshness=tuple(weight(age) for age in range(MOST_AGE + 1)),
+    )
+    return replace(settings, uplink=replace(settings.uplink, masks=masks))
 
 
 def most_loss(model: Mapping[str, Any]) -> float:
@@ -204,7 +265,7 @@ def budget_settings(plan: Plan) -> PrivacySettings | None:
 
 
 def worker_settings(plan: Plan) -> WorkerSettings:
-    """Return the settings that the controller decides for all workers."""
+    """Return the settings that the controller decides for all workers, but for those of masks."""
     training, exchange = plan.run_file.training, plan.run_file.exchange
     return WorkerSettings(
         uplink=Uplink(

@@ -34,6 +34,7 @@ from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import Given, Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 from barnraise.worker.task_executor import BuildExecutor
+from barnraise.worker.trustee import preparation
 
 REASON_BYTES = 2048
 """Longest reason that a worker gives for its end: a pipe holds that much unread."""
@@ -48,8 +49,9 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 
 
 class LocalWorker(Order, frozen=True):
-    """A worker whose key the controller knows, and whose data is on this machine."""
+    """A worker or trustee whose key the controller knows, and whose data is on this machine."""
 
+    role: str
     uri: str
     server_key: str
     keys: str  # path of its key file
@@ -98,7 +100,8 @@ async def _work(order: LocalWorker, say: Say) -> Outcome:
         moments=Path(order.moments),
         means=order.means,
     )
-    runtime = WorkerRuntime(options, build=_builder(order), machine=_machine(order), say=say)
+    steps = preparation(order.role, Path(order.moments).with_suffix(""))
+    runtime = WorkerRuntime(options, build=_builder(order), prepare=steps, machine=_machine(order), say=say)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
     outcome = await runtime.run()
     say(outcome.reason)

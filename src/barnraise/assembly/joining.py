@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from barnraise.worker.gauges import Show
     from barnraise.worker.machine import MakeWorker
     from barnraise.worker.options import Given, Outcome, WorkerOptions
+    from barnraise.worker.preparing import Prepare
     from barnraise.worker.task_executor import BuildExecutor
 
 MOST_NAMES = 100
@@ -34,6 +35,7 @@ async def join(
     network: str | None = None,
     home: Path | None = None,
     new_keys: bool = False,
+    trustees: str = "",
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
     show: Show | None = None,
@@ -42,11 +44,12 @@ async def join(
 ) -> Outcome:
     """Run a worker by invite, and return its outcome once nothing is left to do.
 
-    `build` makes its executor, and `machine` its state machine, where these are not the usual ones. With `new_keys` it
-    takes new keys, which its known keys endorse. Where the host name, or the keys, belong to another machine, it takes
-    others, by the same invite. `show` gets its progress, twice a second and at the end. A signal's handler calls
-    `on_end`, as soon as it is known, with the seconds within which the worker will have ended. Raises RunFailedError
-    when it stopped before, InputError and InviteError.
+    `build` makes its executor, and `machine` its state machine, where these are not the usual ones. `trustees` is the
+    digest of the committee that it accepts in a masked run; "": any. With `new_keys` it takes new keys, which its known
+    keys endorse. Where the host name, or the keys, belong to another machine, it takes others, by the same invite.
+    `show` gets its progress, twice a second and at the end. A signal's handler calls `on_end`, as soon as it is known,
+    with the seconds within which the worker will have ended. Raises RunFailedError when it stopped before, InputError
+    and InviteError.
     """
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
@@ -55,6 +58,7 @@ async def join(
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
     from barnraise.worker.options import Means, WorkerOptions
+    from barnraise.worker.trustee import preparation
 
     ticket = Invite.parse(invite, time.time())
     if not joins(ticket.role):
@@ -88,11 +92,13 @@ async def join(
                 invite=ticket,
                 means=means,
                 former=former,
+                trustees=trustees,
             )
             if lent := means.lent().seconds:
                 on_end(lent + LEAVES_WITHIN)
             try:
-                outcome = await _work(options, joined, say, build, machine, show=show, on_end=on_end)
+                steps = preparation(ticket.role, folder / "trustee")
+                outcome = await _work(options, joined, say, build, machine, steps=steps, show=show, on_end=on_end)
             except TakenError as error:
                 if name and not reason:  # its owner chose it
                     raise
@@ -131,6 +137,7 @@ async def _work(
     build: BuildExecutor | None,
     machine: MakeWorker | None,
     *,
+    steps: Prepare,
     show: Show | None,
     on_end: Callable[[float], None],
 ) -> Outcome:
@@ -147,7 +154,7 @@ async def _work(
 
     make = machine or Worker
     runtime = WorkerRuntime(
-        options, build=build or build_executor, machine=make, on_connected=joined, say=say, show=show
+        options, build=build or build_executor, prepare=steps, machine=make, on_connected=joined, say=say, show=show
     )
 
     def leave(name: str) -> None:

@@ -34,6 +34,7 @@ from barnraise.faults.target import FaultTarget
 from barnraise.ledger import Change, RunDirectory
 from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
+from barnraise.trust.roles import TRUSTEE, WORKER
 from barnraise.worker.options import Means
 
 RESTARTS = (1.0, 4.0, 16.0)
@@ -53,7 +54,7 @@ class LocalWorkers:
     """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none.
 
     `host` is what the controller stands on where faults are planned, of which `targets` play those that are neither
-    for it nor for the workers' processes.
+    for it nor for the workers' processes. `trustees` are the names of nodes that hold the seeds of masks.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LocalWorkers:
         note: Callable[[str], None],
         *,
         targets: Sequence[FaultTarget] = (),
+        trustees: Sequence[str] = (),
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
         self.processes, self.schedule = WorkerProcesses(self), FaultSchedule(faults, played_before())
@@ -74,6 +76,7 @@ class LocalWorkers:
         self.fastest = max(worker.speed for worker in workers)
         joining = [plan.fault.join for plan in faults if isinstance(plan.fault, Join)]
         self._places = {worker.name: place for place, worker in enumerate([*workers, *joining])}
+        self.trustees = tuple(trustees)
         self.pids: dict[str, int] = {}
         self.up: set[str] = set()  # workers that work, start, or are to be restarted
         self.down: dict[str, str] = {}  # why the others do not
@@ -95,7 +98,7 @@ class LocalWorkers:
         """Start all workers against the controller at `uri`, and keep watching them."""
         self.server, self.uri = server, uri
         self.watch_over(self._watch())
-        for worker in self.workers:
+        for worker in [*(WorkerSection(name=name) for name in self.trustees), *self.workers]:
             if self._revoked(worker.name):
                 self.down[worker.name] = "revoked"
             else:
@@ -125,11 +128,14 @@ class LocalWorkers:
         """Return the order for the forkserver; the controller learns the worker's key."""
         keys_path = self.run.keys / f"worker-{worker.name}.json"
         keys = self._keys(worker.name, keys_path)
-        self.server.post(Admitted(worker.name, keys.public, signer=keys.signer.public))
+        role = TRUSTEE if worker.name in self.trustees else WORKER
+        self.server.post(Admitted(worker.name, keys.public, signer=keys.signer.public, role=role))
+        place = self._places.get(worker.name)
         return LocalWorker(
             name=worker.name,
             log=str(self.log(worker)),
-            means=self.means(worker, self.link_of(self._places[worker.name], worker)),
+            means=self.means(worker, None if place is None else self.link_of(place, worker)),
+            role=role,
             uri=self.uri,
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),
@@ -250,7 +256,7 @@ class LocalWorkers:
     @property
     def exhausted(self) -> dict[str, str]:
         """Why each local worker is down, once none is up and none will be; empty before."""
-        return {} if self.up or self.leaving or self.schedule.expects_nodes else self.down
+        return {} if self.up.difference(self.trustees) or self.leaving or self.schedule.expects_nodes else self.down
 
     async def leave(self) -> None:
         """Let the workers submit their results and leave; those that need too long are not waited for."""

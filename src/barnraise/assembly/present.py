@@ -49,7 +49,7 @@ def _condition(host: Host, snapshot: Snapshot, now: float) -> tuple[str, str]:
         return FINISHING, "finishing: measuring and saving the last version"
     if paused := Pauses(progress.paused, progress.host_paused).told:
         return PAUSED, paused
-    waits = waiting_for(host.machine.state, snapshot.holds, now)
+    waits = waiting_for(host.machine.state, snapshot.holds, now, trustees=snapshot.trustees)
     return WAITING if waits else TRAINING, waits
 
 

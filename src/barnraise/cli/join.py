@@ -84,6 +84,14 @@ def join(
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
+    trustees: Annotated[
+        str,
+        typer.Option(
+            metavar="DIGEST",
+            help="The digest of the committee of trustees that you accept, where updates are masked.",
+            show_default=False,
+        ),
+    ] = "",
     log: LogForm = "",
     plain: Plain = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="In a log, a line for each contribution.")] = False,
@@ -110,7 +118,7 @@ def join(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
                 max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
-                base=base,
+                base=base, trustees=trustees,
                 show=view.update, on_end=_end_within,
             )
         )  # fmt: skip

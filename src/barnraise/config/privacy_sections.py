@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from barnraise.config.mask_sections import SecureAggregationSection
 from barnraise.config.section import Section
 from barnraise.config.values import Positive
 
@@ -66,4 +67,8 @@ class PrivacySection(Section):
 
     differential_privacy: DifferentialPrivacySection | None = Field(
         default=None, description="Noise that bounds what can be told of one row or one site; null is none."
+    )
+    secure_aggregation: SecureAggregationSection | None = Field(
+        default=None,
+        description="Sums under masks: trustees hold the masks' seeds, and the controller reads no single update.",
     )

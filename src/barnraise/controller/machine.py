@@ -46,10 +46,13 @@ from barnraise.controller.versions.arrivals import Arrivals
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
+from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.trustees import Trustees
+from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.controller.work.flushing import Flushing
@@ -86,6 +89,11 @@ PARTS: tuple[type[Part], ...] = (
     PrivacyBudgetPart,
     Evaluation,
     Measuring,
+    Trustees,
+    Endorsing,
+    Confirming,
+    SendingMasks,
+    Unmasking,
     Ending,
     Buffer,
     Flushing,
@@ -118,12 +126,14 @@ class Snapshot:
 
     `heard`: the time of the last frame of each node that takes part. `inspecting`: the results that are here and not
     judged. `holds`: the nodes that take part and get no tasks now, with the reason and the end of each hold.
+    `trustees`: what the closed version waits for from trustees.
     """
 
     heard: Mapping[str, float]
     inspecting: tuple[PayloadResult, ...]
     holds: Mapping[str, TaskHold]
     utilisation: MatchingTally
+    trustees: str = ""
 
 
 class Controller:
@@ -196,6 +206,7 @@ class Controller:
             inspecting=tuple(upload.offer for upload, _ in self.parts[Uploads].inspecting.values()),
             holds={node: hold for node, hold in holds.items() if hold is not None},
             utilisation=self.parts[Utilisation].until(now),
+            trustees=self.parts[Unmasking].waiting_for,
         )
 
     def _carry(self, steps: Iterable[Any], actions: list[Action]) -> list[Action]:
@@ -265,7 +276,8 @@ class Controller:
             yield turned_away(known)
         elif type(message) is Hello:
             progress = self.state.progress
-            over = bool(progress.finished) or (progress.final and not self._evaluation.needs_nodes)
+            needed = self._evaluation.needs_nodes or self.parts[Unmasking].needs(node)
+            over = bool(progress.finished) or (progress.final and not needed)
             yield from self._membership.hello(node, message, over)
             yield Changed()
         elif record is None:

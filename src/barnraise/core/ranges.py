@@ -69,6 +69,25 @@ def joined(ranges: Iterable[ParameterRange]) -> Ranges:
     return tuple(found)
 
 
+def of_numbers(numbers: Iterable[int]) -> Ranges:
+    """Return the ranges of these numbers; InputError where there are none.
+
+    >>> of_numbers([7, 2, 3])
+    (2, 4, 7, 8)
+    """
+    return joined(ParameterRange(number, number + 1) for number in numbers)
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    """Yield the numbers in the ranges.
+
+    >>> list(numbers_in((2, 4, 7, 8)))
+    [2, 3, 7]
+    """
+    for start, stop in pieces(ranges):
+        yield from range(start, stop)
+
+
 def fault(ranges: Ranges, num_parameters: int) -> str:
     """Return why `ranges` cannot be those of an update of `num_parameters` parameters; empty when they can.
 

@@ -248,6 +248,31 @@ class Contribution(PayloadResult, frozen=True, gc=False, tag="update", kw_only=T
         )
 
 
+class Unmasked(PayloadResult, frozen=True, gc=False, tag="unmasked", kw_only=True):
+    """Sums of the masks of a list's groups, as its payload, over the seeds that the task names."""
+
+    payload: Blob
+    signature: Signature = ""
+
+
+class Endorsed(Result, frozen=True, gc=False, tag="endorsed", kw_only=True):
+    """A trustee's answer to a list: its signature of the list's digest, or the reason why it signs none.
+
+    `faulty` are members of the list whose sealed seeds it cannot open, or whose signatures are wrong.
+    """
+
+    endorsement: Signature = ""
+    reason: Text = ""
+    faulty: Annotated[tuple[Count, ...], msgspec.Meta(max_length=4096)] = ()
+
+
+class Confirmed(Result, frozen=True, gc=False, tag="confirmed", kw_only=True):
+    """The SHA-256 of sums of masks that a trustee computed, or the reason why it computed none."""
+
+    digest: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    reason: Text = ""
+
+
 class Finding(Result, frozen=True, gc=False, tag="finding", kw_only=True):
     """A measurement, without a payload. `weight` is that of its mean among others of its kind."""
 
@@ -292,13 +317,16 @@ class Task(msgspec.Struct, frozen=True, gc=False, tag_field="kind", kw_only=True
     worker takes in no later version before it is done). It declares what it results in (`result`), how far the
     controller looks into a payload (`inspects`), and whether the controller has its rows (`shows_rows`): a task on rows
     that stay with their node can be neither audited nor scored. `gathers` is the rule by which results of tasks that
-    belong together are complete.
+    belong together are complete. Where results are `summed_only`, the controller reads their sum and none of them. A
+    task without a `replica` reads no version of the model.
     """
 
     result: ClassVar[type[Result]] = Result
     inspects: ClassVar[Inspection] = "none"
     shows_rows: ClassVar[bool] = True
     gathers: ClassVar[Completion] = Completion("first")
+    summed_only: ClassVar[bool] = False
+    replica: ClassVar[bool] = True
 
     trains: ClassVar[bool] = False
     contributes: ClassVar[bool] = False
@@ -379,6 +407,77 @@ class Train(Task, frozen=True, gc=False, tag="train", kw_only=True):
         return self.batches.rows
 
 
+class Seat(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A trustee's seat in a committee: its node, the key that seeds are sealed to, and the key of its signatures."""
+
+    node: NodeId
+    sealing: Digest
+    signer: Digest
+
+
+MOST_SEATS = 64
+
+Seats = Annotated[tuple[Seat, ...], msgspec.Meta(max_length=MOST_SEATS)]
+"""Trustees that hold the seeds of masks, in the order of their seats."""
+
+
+class Masked(Train, frozen=True, gc=False, tag="masked", kw_only=True):
+    """Train as `Train` does, and submit the change under masks whose seeds the committee holds.
+
+    `weight` is that of the whole task in the sum, as a share of the largest weight.
+    """
+
+    inspects: ClassVar[Inspection] = "header"
+    summed_only: ClassVar[bool] = True
+    committee: Seats
+    weight: Share
+
+
+MOST_LISTED = 1024
+"""Updates in a list."""
+
+ListBytes = Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
+ShareBytes = Annotated[bytes, msgspec.Meta(max_length=1 << 14)]
+
+
+class ForTrustees(Task, frozen=True, gc=False, kw_only=True):
+    """A task of a trustee: about a list of masked updates, by its canonical bytes.
+
+    For each entry it has the member's signing key, and the seeds that are sealed to this trustee.
+    """
+
+    replica: ClassVar[bool] = False
+    members: ListBytes
+    signers: Annotated[tuple[Digest, ...], msgspec.Meta(max_length=MOST_LISTED)]
+    shares: Annotated[tuple[ShareBytes, ...], msgspec.Meta(max_length=MOST_LISTED)]
+    committee: Seats
+
+
+class Endorse(ForTrustees, frozen=True, gc=False, tag="endorse", kw_only=True):
+    """Sign the digest of a list of masked updates, each of which a trustee signs for in one list alone."""
+
+    result: ClassVar[type[Result]] = Endorsed
+
+
+class AboutMasks(ForTrustees, frozen=True, gc=False, kw_only=True):
+    """A task about the masks that follow from `seeds`, by their numbers, of a list that a quorum endorsed."""
+
+    endorsements: Annotated[tuple[Signature, ...], msgspec.Meta(max_length=MOST_SEATS)]  # by seat; "": none
+    seeds: Ranges
+
+
+class Confirm(AboutMasks, frozen=True, gc=False, tag="confirm", kw_only=True):
+    """Sum the masks for each group of the list, and tell the digest of the sums alone."""
+
+    result: ClassVar[type[Result]] = Confirmed
+
+
+class Unmask(AboutMasks, frozen=True, gc=False, tag="unmask", kw_only=True):
+    """Sum the masks for each group of the list, and send the sums."""
+
+    result: ClassVar[type[Result]] = Unmasked
+
+
 class Flush(Task, frozen=True, gc=False, tag="flush", kw_only=True):
     """Submit the residual that error feedback holds, as the run ends."""
 
@@ -457,10 +556,10 @@ class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
         return self.train.rows
 
 
-AnyTask = Train | Flush | Evaluate | Audit
+AnyTask = Train | Flush | Evaluate | Audit | Masked | Endorse | Confirm | Unmask
 
 
-AnyResult = Contribution | Finding | Sketched
+AnyResult = Contribution | Finding | Sketched | Unmasked | Endorsed | Confirmed
 
 
 def kind_of(name: str) -> type[Task]:

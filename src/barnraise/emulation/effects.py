@@ -17,6 +17,8 @@ from barnraise.controller.state.effects import (
     Gains,
     Gate,
     Gated,
+    Listed,
+    ListMembers,
     Measure,
     Measured,
     Score,
@@ -58,6 +60,11 @@ def _measured(sizes: SizedWork, effect: Measure) -> Event:
     return Measured(effect.epoch, effect.version)
 
 
+def _listed(sizes: SizedWork, effect: ListMembers) -> Event:
+    digest = f"f{effect.version:063x}"
+    return Listed(effect.epoch, effect.version, digest, b"", tuple(() for _ in effect.committee), 1)
+
+
 def _gated(sizes: SizedWork, effect: Gate) -> Event:
     return Gated(effect.epoch, effect.version)
 
@@ -74,6 +81,7 @@ def _seconds_of_version(
 
 EFFECTS: Mapping[type[ControllerEffect], SimulatedEffect] = {
     Gate: SimulatedEffect(_gated, lambda costs, effect, *_: costs.gate(effect)),
+    ListMembers: SimulatedEffect(_listed, lambda *_: 0.0),
     Aggregate: SimulatedEffect(_aggregated, _seconds_of_version),
     Evaluate: SimulatedEffect(_evaluated, lambda costs, *_: costs.evaluate),
     Measure: SimulatedEffect(_measured, lambda costs, *_: costs.evaluate),

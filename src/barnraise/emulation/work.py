@@ -27,6 +27,7 @@ from barnraise.core.types import (
     Finding,
     Flush,
     Inspection,
+    Masked,
     News,
     PayloadResult,
     Sketched,
@@ -177,11 +178,12 @@ def _sketched(work: CostedNodeWork, task: Audit, steps: int) -> Sketched:
 
 _COSTED: dict[type[Task], Callable[[CostedNodeWork, Any, int], AnyResult]] = {
     Train: CostedNodeWork._contribution,
+    Masked: CostedNodeWork._contribution,
     Flush: CostedNodeWork._contribution,
     Evaluate: _finding,
     Audit: _sketched,
 }
-"""The result of each kind of task."""
+"""The result of each kind of task that a simulated node does: there are no trustees in a simulation."""
 
 
 class CostedControllerWork:

@@ -19,6 +19,7 @@ from barnraise.core.types import (
     Result,
     RowRange,
     Transcript,
+    Unmasked,
     name_of,
 )
 from barnraise.ledger.notes import Note
@@ -173,6 +174,11 @@ class Judged(Decision, frozen=True, gc=False):
     def brings(self) -> bool:
         """Return whether a payload comes with it."""
         return self.verdict == "accepted" and self.claim.digest != ""
+
+    @property
+    def unmasks(self) -> int:
+        """Return the version whose sums of masks come with it; 0: none."""
+        return self.claim.base + 1 if self.brings and self.claim.result == name_of(Unmasked) else 0
 
 
 class VersionClosed(Decision, frozen=True, gc=False):

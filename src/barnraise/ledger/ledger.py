@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from barnraise.core.files import fsync_directory
+from barnraise.core.types import Unmasked, name_of
 from barnraise.ledger import chain, schema
 from barnraise.ledger.decisions import AnyDecision, Decision, Judged, Noted
 from barnraise.ledger.disk import damaged, storage_errors
@@ -106,18 +107,27 @@ class Ledger:
     def merged(self, after_version: int) -> dict[int, tuple[int, ...]]:
         """Return version -> the assignments of its contributions, for versions later than `after_version`.
 
-        Versions may still be unmade; voided contributions are left out.
+        Those that brought the sums of its masks are among them. Versions may still be unmade; voided contributions are
+        left out.
         """
         with storage_errors(self.path, "read"):
             rows = self._connection.execute(
                 "SELECT version, contributions FROM versions WHERE version > ? ORDER BY version", (after_version,)
             ).fetchall()
             notes = self._connection.execute("SELECT detail FROM events WHERE kind = ?", (kind_of(Voided),)).fetchall()
+            sums = self._connection.execute(
+                "SELECT base + 1, assignment FROM contributions "
+                "WHERE result = ? AND verdict = 'accepted' AND base >= ?",
+                (name_of(Unmasked), after_version),
+            ).fetchall()
         void = {msgspec.json.decode(detail)["assignment"] for (detail,) in notes}
-        return {
+        found = {
             version: tuple(number for number in msgspec.json.decode(numbers) if number not in void)
             for version, numbers in rows
         }
+        for version, assignment in sums:
+            found[version] = (*found.get(version, ()), assignment)
+        return found
 
     def compute_hash(self) -> str:
         """Return the hash of all decisions; equal to a `LedgerHash` that was updated with each of them."""

@@ -233,6 +233,16 @@ class VersionReleased(Note, frozen=True, gc=False):
     digest: str
 
 
+class VersionUnmasked(Note, frozen=True, gc=False):
+    """Trustees sent the sums of a version's masks, which these assignments brought; more than may collude confirm them.
+
+    A version is made, and made again, with these.
+    """
+
+    version: int
+    masks: tuple[int, ...]
+
+
 class VersionRefused(Note, frozen=True, gc=False):
     """A version cannot be made of any of these contributions."""
 

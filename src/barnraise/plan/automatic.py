@@ -26,7 +26,7 @@ def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
     if section.f == 0:
         section, why = _trusting(section), "aggregation.f is 0"
     elif why := next(_suspicions(run_file, purpose), ""):
-        gated = run_file.evaluation.by == "controller"
+        gated = run_file.evaluation.by == "controller" and run_file.privacy.secure_aggregation is None
         section, trust = defended(section, trust, gated=gated)
     else:
         section, why = _trusting(section), "all workers are the host's own"

@@ -15,6 +15,7 @@ from barnraise.plan import (
     aggregation_rows,
     compression_rows,
     fault_rows,
+    mask_rows,
     part_rows,
     privacy_rows,
     stateless_rows,
@@ -338,3 +339,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
 
 ROWS += [*aggregation_rows.ROWS, *fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS, *part_rows.ROWS]
 ROWS += privacy_rows.ROWS
+ROWS += mask_rows.ROWS

@@ -26,9 +26,10 @@ from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
 from barnraise.plan.exchange import exchange_name
 from barnraise.plan.links import link_problems
+from barnraise.plan.masking import Masking, masking_of
 from barnraise.plan.names import name_problems
 from barnraise.plan.privacy import PrivacyTerms, budget_of, settled_noise
-from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+from barnraise.plan.purpose import SERVE, SIMULATE, TRAIN, Purpose
 from barnraise.plan.table import STATELESS, Case, feeds_back
 from barnraise.training.catalog import CATALOG as OUTER
 from barnraise.training.catalog import INNER
@@ -146,6 +147,11 @@ class Plan:
         if not (left_out and self.error_feedback) or self.private is not None:
             return None  # with differential privacy no residual is sent by itself
         return Choice(RESIDUAL, CODECS.resolve(RESIDUAL, {}))
+
+    @property
+    def masking(self) -> Masking | None:
+        """Return the terms of masked sums; None where updates travel in clear, as in a simulation."""
+        return None if self.purpose is SIMULATE else masking_of(self.run_file, self.aggregation)
 
     @property
     def buffer_size(self) -> int | None:

@@ -31,6 +31,11 @@ MAX_NAME = 58
 """Characters of a node's name that leave room for a number behind it (64 in all)."""
 
 
+def hexadecimal(key: str) -> str:
+    """Return a public key (Z85) as 64 hexadecimal digits."""
+    return z85.decode(key.encode()).hex()
+
+
 @dataclass(frozen=True)
 class Keys:
     """A CURVE25519 key pair, both halves in Z85 (40 printable characters).

@@ -13,7 +13,7 @@ from barnraise.wire.following import FromStandby, ToStandby
 from barnraise.wire.messages import FromController, FromWorker, Greeting, Message, PayloadChunk, Subscribe
 from barnraise.wire.observing import FromObserver, ToObserver
 
-WORKER, HELPER, STANDBY, OBSERVER = "worker", "helper", "standby", "observer"
+WORKER, HELPER, TRUSTEE, STANDBY, OBSERVER = "worker", "helper", "trustee", "standby", "observer"
 OPERATOR = "operator"
 
 Messages = tuple[type[Message], ...]
@@ -26,7 +26,12 @@ def members(union: Any) -> Messages:
 
 def contributes_nothing(kind: type[Task]) -> bool:
     """Return whether the results of a kind of task never enter the model."""
-    return not kind.contributes
+    return kind.replica and not kind.contributes
+
+
+def is_for_trustees(kind: type[Task]) -> bool:
+    """Return whether a kind of task is one of trustees: it reads neither model nor rows."""
+    return not kind.replica
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,12 @@ class Role:
 _ROWS = (
     Role(
         WORKER,
-        "trains, and does all other work",
+        "trains, measures losses, and repeats tasks of other nodes",
         "barnraise join INVITE",
         says=members(FromWorker),
         hears=members(FromController),
         handler="barnraise.controller.shell.reception:Reception",
-        tasks=lambda kind: True,
+        tasks=lambda kind: kind.replica,
     ),
     Role(
         HELPER,
@@ -77,6 +82,15 @@ _ROWS = (
         hears=members(FromController),
         handler="barnraise.controller.shell.reception:Reception",
         tasks=contributes_nothing,
+    ),
+    Role(
+        TRUSTEE,
+        "holds the seeds of masks, and releases the sums of those of a whole list",
+        "barnraise join INVITE",
+        says=tuple(kind for kind in members(FromWorker) if kind is not Subscribe),
+        hears=members(FromController),
+        handler="barnraise.controller.shell.reception:Reception",
+        tasks=is_for_trustees,
     ),
     Role(
         STANDBY,

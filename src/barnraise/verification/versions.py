@@ -86,7 +86,8 @@ class VersionsCheck(Check):
             self._left.append((version, why))
             return
         try:
-            self._server.aggregate(version, history.slots[version], self.subject.payload, *history.rates[version])
+            given = history.slots[version], self.subject.payload, *history.rates[version]
+            self._server.aggregate(version, *given, masks=history.masks.get(version, ()))
         except VersionRefusedError as error:
             self._differs(version, f"it cannot be made: {error}")
             return

@@ -155,6 +155,23 @@ class Hello(Message, frozen=True, tag=True):
     lent: Seconds = 0.0  # seconds for which its owner still lends it; 0: for the whole run
 
 
+class Masks(msgspec.Struct, frozen=True):
+    """Settings of masked updates of `size` values: the ring, how many trustees may collude, and the sizes of groups.
+
+    A `group` is the fewest members of one; 0: all of a list are one. Trustees release the sums of `least` members or
+    more. `freshness` are the factors of a weight by staleness in versions, the last one for all above.
+    """
+
+    value_bits: Count
+    most_members: Count
+    limit: Finite  # magnitude at which an element saturates
+    size: Count
+    group: Count
+    least: Count
+    colluding: Count
+    freshness: Annotated[tuple[Finite, ...], msgspec.Meta(min_length=1, max_length=256)] = (1.0,)
+
+
 class Uplink(msgspec.Struct, frozen=True):
     """Settings of how a worker makes a contribution of its changed parameters."""
 
@@ -167,6 +184,7 @@ class Uplink(msgspec.Struct, frozen=True):
     keep: Finite  # share of the residual that the worker trains on with
     clip: Finite | None
     normalize_steps: Count  # scale an update to this number of local steps (FedNova); 0: unscaled
+    masks: Masks | None = None  # None: updates are sent in clear
 
 
 class Downlink(msgspec.Struct, frozen=True):

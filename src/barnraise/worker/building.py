@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from barnraise.data.meta import Meta
 from barnraise.models.memory import REMEDY
 from barnraise.training.catalog import AUTOMATIC
+from barnraise.trust.signatures import RunId
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker.options import Means
@@ -140,3 +141,11 @@ def restore_moments(
     moments = Moments(path, owner, say)
     moments.restore(executor.trainer)
     return moments
+
+
+def identify(executor: TaskExecutor, welcome: Welcome, options: WorkerOptions) -> None:
+    """Tell the executor whose updates it makes."""
+    from barnraise.worker.masking import MaskedMember
+
+    run = RunId(welcome.run, options.server_key)
+    executor.identify(MaskedMember(run, welcome.node, options.keys.signer, options.trustees))

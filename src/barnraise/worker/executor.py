@@ -32,6 +32,7 @@ from barnraise.core.types import (
     Contribution,
     Evaluate,
     Flush,
+    Masked,
     News,
     NodeProfile,
     Ranges,
@@ -51,6 +52,7 @@ from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.device_session import DevicePath, DeviceSession
+from barnraise.worker.masking import Mask, MaskedMember
 from barnraise.worker.noise_stage import ClippedNoise
 from barnraise.worker.past import Past, Perturbed, Versions
 from barnraise.worker.replica import Fetched, Replica
@@ -97,6 +99,7 @@ class WorkerExecutor:
             update_clip=uplink.clip,
             last=last,
             crew=self._crew,
+            mask=Mask(uplink.masks, self.codecs[0]) if uplink.masks is not None else None,
         )
         if (private := settings.private) is not None and not private.rate:
             self.path.insert(ClippedNoise(private.clip, private.noise, self._crew))
@@ -110,6 +113,7 @@ class WorkerExecutor:
             )
         )
         self.payloads: dict[int, SentUpdate] = {}
+        self._told_skipped = 0
         self.cut, self.leaving = threading.Event(), threading.Event()
         # Waiting for a crowded core is not work: counted as such it would slow a slow worker two times.
         self.busy = time.thread_time if trainer.device.type == "cpu" else time.monotonic
@@ -203,6 +207,9 @@ class WorkerExecutor:
     def _encoded(self, task: Train, ends: Ends, steps: int, *, leaving: bool = False) -> SentUpdate:
         """Encode the update of `steps` steps of the task, which led from one end (overwritten) to the other."""
         self.path.codec = self.codecs[task.rung]
+        if isinstance(task, Masked) and self.path.mask is not None:
+            age = max(0, self.published.version - task.base)
+            self.path.mask.begin(task, steps, age, self.published.digest_of(task.base))
         covered, scale, (start, reached) = self._covered(task), self.scale(steps), ends[:2]
         return self.path.send(start, reached, version=task.support, covered=covered, scale=scale, leaving=leaving)
 
@@ -329,6 +336,16 @@ class WorkerExecutor:
             self.course.settled(assignment, accepted)
 
         return self.queue.submit(drop)
+
+    def identify(self, member: MaskedMember) -> None:
+        """Tell the stage of masks whose updates it hides."""
+        if self.path.mask is not None:
+            self.path.mask.membership = member
+
+    def newly_skipped(self) -> str:
+        """Return how many steps the trainer skipped since the last call, and why; empty where it skipped none."""
+        skipped, self._told_skipped = self.trainer.skipped - self._told_skipped, self.trainer.skipped
+        return f"{skipped} steps skipped, {self.trainer.why_skipped}" if skipped else ""
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """Return `profile` with the machine's training speed, measured for about `seconds` on random rows.

@@ -15,12 +15,26 @@ import numpy as np
 
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import finished
-from barnraise.core.types import AnyResult, Audit, Blob, Evaluate, Finding, Flush, Task, Train
+from barnraise.core.types import (
+    AnyResult,
+    Audit,
+    Blob,
+    Confirm,
+    Endorse,
+    Evaluate,
+    Finding,
+    Flush,
+    Masked,
+    Task,
+    Train,
+    Unmask,
+)
 from barnraise.wire.frames import Buffer
 
 if TYPE_CHECKING:
     from barnraise.data.batches import Batch, Rows
     from barnraise.worker.task_executor import TaskExecutor
+    from barnraise.worker.trustee import TrusteeExecutor
 
 OnStep = Callable[[int], None]
 Fetched = Callable[[Blob], Buffer]
@@ -97,4 +111,28 @@ def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) ->
         yield {name: array[begin : begin + places.step] for name, array in batch.items()}
 
 
-RUN: dict[type[Task], Run] = {Train: _train, Flush: _flush, Evaluate: _evaluate, Audit: _audit}
+def _endorse(executor: Any, task: Endorse, fetched: Fetched, on_step: OnStep) -> Made:
+    trustee: TrusteeExecutor = executor
+    return finished(trustee.endorse(task))
+
+
+def _confirm(executor: Any, task: Confirm, fetched: Fetched, on_step: OnStep) -> Made:
+    trustee: TrusteeExecutor = executor
+    return finished(trustee.confirm(task))
+
+
+def _unmask(executor: Any, task: Unmask, fetched: Fetched, on_step: OnStep) -> Made:
+    trustee: TrusteeExecutor = executor
+    return finished(trustee.unmask(task))
+
+
+RUN: dict[type[Task], Run] = {
+    Train: _train,
+    Masked: _train,
+    Flush: _flush,
+    Evaluate: _evaluate,
+    Audit: _audit,
+    Endorse: _endorse,
+    Confirm: _confirm,
+    Unmask: _unmask,
+}

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from barnraise.core.errors import InputError, UnknownNameError
-from barnraise.core.types import KINDS, Flush, Train, name_of
+from barnraise.core.types import KINDS, Flush, Masked, Train, name_of
 from barnraise.core.units import duration_text
 
-CHOICES = tuple(name for name in KINDS if name != name_of(Flush))
-"""Kinds of work to choose from. Submitting the residual belongs to training."""
+TRAINING = frozenset({name_of(Train), name_of(Masked), name_of(Flush)})
+"""Kinds that go with training: under masks, and the submission of the residual."""
+
+CHOICES = tuple(name for name, kind in KINDS.items() if kind.replica and name not in TRAINING - {name_of(Train)})
+"""Kinds of work to choose from."""
 
 MAX_DISK = "10GB"
 """Default limit of a joining machine's disk space."""
@@ -56,7 +59,7 @@ def terms_of(
     between. Empty or None: no limit. InputError that names the malformed one.
 
     >>> terms_of("4GB", until="08:00", only="train", now=datetime(2026, 1, 1, 23, 30))
-    LendingTerms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush'), disk_bytes=0)
+    LendingTerms(memory_bytes=4000000000, seconds=30600.0, kinds=('train', 'flush', 'masked'), disk_bytes=0)
     """
     if hours is not None and until:
         raise InputError("--hours and --until both say when it ends: give one of them")
@@ -103,4 +106,4 @@ def _kinds(text: str) -> tuple[str, ...]:
     for name in sorted(wanted):
         if name not in CHOICES:
             raise UnknownNameError("kind of work", name, CHOICES)
-    return tuple(name for name in KINDS if name in wanted or (name == name_of(Flush) and name_of(Train) in wanted))
+    return tuple(name for name in KINDS if name in wanted or (name in TRAINING and name_of(Train) in wanted))

@@ -77,7 +77,8 @@ class WorkerOptions:
     `uri` is one address, or two with a space between, the second for a network that blocks the first. With an `invite`
     the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
     `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
-    the optimizer's, `replica` the folder of the model's newest version, None to keep none.
+    the optimizer's, `replica` the folder of the model's newest version, None to keep none. `trustees` is the digest of
+    the committee that its owner accepts in a masked run; "": any.
     """
 
     uri: str
@@ -90,6 +91,7 @@ class WorkerOptions:
     invite: Invite | None = field(default=None, repr=False)
     means: Means = Means()
     former: Keys | None = field(default=None, repr=False)
+    trustees: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -27,7 +27,7 @@ from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
-from barnraise.worker.building import fit_of, restore_moments, restore_replica
+from barnraise.worker.building import fit_of, identify, restore_moments, restore_replica
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.kept import Kept
@@ -87,6 +87,14 @@ class Ready:
     event: Prepared
 
 
+class Prepare(Protocol):
+    """Prepares a process from the manifest's content, the settings and the welcome, on a machine of this profile."""
+
+    async def __call__(
+        self, shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile, /
+    ) -> Ready: ...
+
+
 async def _get_base(shell: Shell, manifest: Manifest) -> None:
     """Get the frozen parts of the model: from the worker's cache, its owner's copy, or the controller."""
     options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
@@ -144,6 +152,7 @@ async def prepare(
     executor: TaskExecutor = await in_training(
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
     )
+    identify(executor, welcome, options)
     for remark in executor.trainer.remarks:
         shell.say(remark)
     fetcher.cache.on_deleted = executor.dataset.forget

@@ -8,13 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barnraise.core.text import printable
-from barnraise.core.types import Audit, Evaluate, Flush, Train
+from barnraise.core.types import Audit, Confirm, Endorse, Evaluate, Flush, Masked, Train, Unmask
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.worker.machine import Worker
 from barnraise.worker.tally import Answers
 
 DOING = {
     Train: "training",
+    Masked: "training",
+    Endorse: "checking a list",
+    Confirm: "summing masks",
+    Unmask: "summing masks",
     Evaluate: "measuring the loss",
     Audit: "doing another node's work again to check it",
     Flush: "sending the residual of compression",

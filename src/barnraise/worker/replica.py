@@ -27,6 +27,9 @@ from barnraise.wire.frames import Buffer
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Fetched = Callable[[Blob], Buffer]
+REMEMBERED = 256
+"""Versions whose digests a replica remembers."""
+
 _CACHED = 1 << 16  # elements that are decoded and added while a core's cache holds them
 
 
@@ -40,6 +43,7 @@ class Replica:
     def __init__(self, size: int, codec: Codec, *, follows: bool, last: bool = False) -> None:
         self.parameters = torch.zeros(size, dtype=torch.float32)
         self.version, self.digest = -1, ""  # the digest of that version
+        self._digests: dict[int, str] = {}  # digests of the newest versions that it had
         self.lock = threading.Lock()
         self.merged, self.share, self.moved = 0, 1.0, False  # from the last `update`, and whether it is to be taken in
         self.movement: Tensor | None = (
@@ -68,9 +72,22 @@ class Replica:
                 self.digest = self._leaves.digest(self.parameters, changed)
                 if self.digest != update.parameters_digest:
                     return -1
+                self._remember(update.version)
             self.merged, self.share, self.moved = news.merged, news.share, True
             self.version = news.updates[-1].version
         return self.version
+
+    def _remember(self, version: int) -> None:
+        self._digests[version] = self.digest
+        while len(self._digests) > REMEMBERED:
+            del self._digests[next(iter(self._digests))]
+
+    def digest_of(self, version: int) -> str:
+        """Return the digest of a version that it had lately; PayloadError where it does not know it any more."""
+        found = self.digest if version == self.version else self._digests.get(version)
+        if found is None:
+            raise PayloadError(f"the digest of version {version} is not known any more")
+        return found
 
     def restore(self, parameters: Tensor, version: int) -> str:
         """Continue from `parameters` of an earlier process, which are not copied, and return their digest.

@@ -52,7 +52,7 @@ from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.mirrors import Mirrors
 from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.pools import Pools
-from barnraise.worker.preparing import Shell, memory_net, prepare
+from barnraise.worker.preparing import Prepare, Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
 from barnraise.worker.reasons import reason_of, without_paths
 from barnraise.worker.signing import vouched
@@ -67,7 +67,8 @@ LINGER = 1.0
 class WorkerRuntime:
     """Runs one worker until the run is over, it is asked to leave, or the controller stops it.
 
-    `build` makes the executor of its tasks, once the model is known. `show` is given its progress, twice a second.
+    `build` makes the executor of its tasks, once the model is known, as a step of `prepare`. `show` is given its
+    progress, twice a second.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class WorkerRuntime:
         options: WorkerOptions,
         *,
         build: BuildExecutor = build_executor,
+        prepare: Prepare = prepare,
         machine: MakeWorker = Worker,
         on_connected: Callable[[str], None] = lambda node: None,
         say: Callable[[str], None] = lambda text: None,
         show: Show | None = None,
     ) -> None:
         self.options, self.build, self.on_connected, self.say = options, build, on_connected, say
+        self._prepare = prepare
         self.lent = lent = options.means.lent()
         profile = machine_profile(options.means.device, lent.memory_bytes)
         self.machine = machine(secrets.randbits(53), profile, lent.kinds)
@@ -307,7 +310,7 @@ class WorkerRuntime:
         threads = self._wait_for_training, partial(self._loop.run_in_executor, self.pools.updating)
         shell = Shell(self.options, self.build, self.fetcher, self._get, *threads, self.say)
         content = bytes(self.fetcher.take(action.manifest))
-        ready = await prepare(shell, content, action.settings, welcome, self.machine.profile)
+        ready = await self._prepare(shell, content, action.settings, welcome, self.machine.profile)
         self._built, self.kept = ready.executor, ready.kept
         self._built.encode_on(self.pools.encoding)
         self.inbox.put_nowait(ready.event)
@@ -349,11 +352,9 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def carry_out() -> Made:
-            before = self.executor.trainer.skipped
             made = run(self.executor, task, fetched, on_step)
-            if skipped := self.executor.trainer.skipped - before:
-                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, {self.executor.trainer.why_skipped}"
-                self._loop.call_soon_threadsafe(self.say, text)
+            if skipped := self.executor.newly_skipped():
+                self._loop.call_soon_threadsafe(self.say, f"task {task.id}: {skipped}")
             return made
 
         self._spawn(self._finish(task.id, carry_out))

@@ -33,7 +33,7 @@ class Draft:
     """An update of `version` on its way: `vector` (float32 [d]) starts as the task's start and is overwritten.
 
     A stage that keeps it puts another one there, whose content does not matter. Its ranges `covered` (None: all of it)
-    are sent, as `encoded` by `codec`.
+    are sent, as `encoded` by `codec`, or `masked`.
     """
 
     vector: Tensor
@@ -43,6 +43,7 @@ class Draft:
     covered: Ranges | None
     codec: Codec
     encoded: Encoded | None = None
+    masked: bytes | None = None
 
     @property
     def whole(self) -> bool:

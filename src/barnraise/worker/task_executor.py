@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # these import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
+    from barnraise.worker.masking import MaskedMember
     from barnraise.worker.replica import Replica
     from barnraise.worker.update_path import SentUpdate
 
@@ -49,6 +50,12 @@ class TaskExecutor(Protocol):
     @property
     def payloads(self) -> Mapping[int, SentUpdate]:
         """Return the sent updates by assignment, until they are settled."""
+
+    def newly_skipped(self) -> str:
+        """Return how many steps were skipped since the last call, and why, as a part of a sentence; empty: none."""
+
+    def identify(self, member: MaskedMember) -> None:
+        """Tell it whose updates it makes, and which committee of trustees the owner accepts."""
 
     def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:
         """Return `profile` with the machine's training speed in it."""

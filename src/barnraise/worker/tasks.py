@@ -54,8 +54,7 @@ class Tasks(Begun):
         self._kinds, self.limits = kinds, Limits()
         self.files: tuple[Blob, ...] | None = None  # files with rows, once they are known: token shards, held-out rows
         self.waiting: AnyTask | None = None
-        self.leaving = False
-        self.failures = 0
+        self.leaving, self.failures = False, 0
         self.lead, self.tally = Lead(), AnswerTally()
         self.watching = False
         self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever their outcome
@@ -135,6 +134,8 @@ class Tasks(Begun):
         if self.waiting is not None or self.files is None or not self._open:
             return []
         self._take(task, now)
+        if not task.replica:
+            return self.go_on(now)
         if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
             return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
         together = [task] if self.running is None else [task, self.running.task]
@@ -306,7 +307,7 @@ class Tasks(Begun):
         task, incoming = self.waiting, self.incoming
         if task is None or self.files is None or incoming.updating:
             return False
-        if task.preempts:
+        if task.preempts or not task.replica:
             return True
         if incoming.have < task.base or (not incoming.back and task.undoes):
             return False

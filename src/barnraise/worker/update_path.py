@@ -17,6 +17,7 @@ from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core import ranges
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob, Ranges
+from barnraise.worker.masking import Bound, Mask
 from barnraise.worker.stages import Addition, Clip, Difference, Draft, Encode, Feedback, WorkerStage
 
 Opened: TypeAlias = tuple[Ranges, Reader]
@@ -30,10 +31,11 @@ class SentUpdate:
     encoded: Encoded
     codec: Codec
     covered: Ranges | None  # the parameters that it updates; None: all
+    masked: bytes | None = None  # the sent bytes, where these are not `encoded`
 
     @property
     def data(self) -> memoryview:
-        return self.encoded.payload
+        return self.encoded.payload if self.masked is None else memoryview(self.masked)
 
     def decoded(self) -> Array:
         """Return the decoded update, float32."""
@@ -53,7 +55,8 @@ class UpdatePath:
     With `fragments` a contribution is of ranges of the parameters, and the residual holds the others' progress. `keep`
     is the share of the residual that the worker trains on with, so that its own progress does not wait for the wire.
     `last` is a denser codec for the contribution after which it leaves: the part that one leaves out is lost. The
-    `crew` shares elementwise work. `free` is given the vector that a sent update no longer needs.
+    `crew` shares elementwise work. A `mask` hides what is sent. `free` is given the vector that a sent update no longer
+    needs.
     """
 
     difference, clip, feedback_kind = Difference, Clip, ErrorFeedback
@@ -69,6 +72,7 @@ class UpdatePath:
         fragments: bool = False,
         last: Codec | None = None,
         crew: Crew | None = None,
+        mask: Mask | None = None,
         free: Callable[[Tensor], None] = lambda vector: None,
     ) -> None:
         self.codec, self.keep, self.last, self.free = codec, keep, last, free
@@ -76,11 +80,13 @@ class UpdatePath:
         leaves_out = fragments or not CATALOG.entry(codec.name).declares.lossless
         self.feedback = self.feedback_kind(codec, decay, crew) if error_feedback and leaves_out else None
         self._first = self.difference(crew, self.feedback)
+        self.mask = mask
         self.stages: list[WorkerStage] = [
             self._first,
             *([Feedback(self.feedback)] if self.feedback else []),
-            Encode(),
-            *([self.clip(update_clip, crew)] if update_clip is not None else []),
+            *([Bound(update_clip)] if mask and update_clip is not None else []),
+            mask or Encode(),
+            *([self.clip(update_clip, crew)] if update_clip is not None and not mask else []),
         ]
 
     def insert(self, stage: WorkerStage) -> None:
@@ -119,7 +125,7 @@ class UpdatePath:
         finally:
             self.free(update.vector)
         assert update.encoded is not None
-        return _named(update.encoded, codec, covered)
+        return _named(update.encoded, codec, covered, update.masked)
 
     def flush(self, size: int) -> SentUpdate:
         """Encode the residual (float32 [size]; zeros when there is none) as a payload of the last codec."""
@@ -134,5 +140,6 @@ class UpdatePath:
                 stage.refused(payload.encoded, payload.codec, payload.covered)
 
 
-def _named(encoded: Encoded, codec: Codec, covered: Ranges | None = None) -> SentUpdate:
-    return SentUpdate(Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes), encoded, codec, covered)
+def _named(encoded: Encoded, codec: Codec, covered: Ranges | None = None, masked: bytes | None = None) -> SentUpdate:
+    data = encoded.payload if masked is None else masked
+    return SentUpdate(Blob(hashlib.sha256(data).hexdigest(), len(data)), encoded, codec, covered, masked)

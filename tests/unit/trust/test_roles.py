@@ -12,12 +12,12 @@ from barnraise.core.errors import InputError
 from barnraise.core.types import KINDS
 from barnraise.transport import Keys
 from barnraise.transport.invite import Invite
-from barnraise.trust.roles import HELPER, OBSERVER, ROLES, STANDBY, WORKER, require_role, said_by, tasks_of
+from barnraise.trust.roles import HELPER, OBSERVER, ROLES, STANDBY, TRUSTEE, WORKER, require_role, said_by, tasks_of
 from barnraise.wire import following as f
 from barnraise.wire import messages as m
 from barnraise.wire import observing as o
 
-TAKEN_BY = {"join": (WORKER, HELPER), "standby": (STANDBY,), "status": (OBSERVER,)}
+TAKEN_BY = {"join": (WORKER, HELPER, TRUSTEE), "standby": (STANDBY,), "status": (OBSERVER,)}
 ACCESS = Path(__file__).parents[3] / "docs/guides/access.md"
 WRONG = [(command, role) for command, taken in TAKEN_BY.items() for role in ROLES if role not in taken]
 
@@ -48,6 +48,7 @@ EVALUATOR = {m.Enrol, m.Hello, m.Heartbeat, m.RequestTask, m.Decline, m.Offer, m
 MAY_SAY = {
     WORKER: EVALUATOR | {m.Subscribe, m.PayloadChunk},
     HELPER: EVALUATOR,
+    TRUSTEE: EVALUATOR | {m.PayloadChunk},
     STANDBY: {f.Follow, f.Copy, f.Survey, m.Fetch},
     OBSERVER: {o.Observe},
 }
@@ -62,8 +63,9 @@ def test_the_messages_of_a_role(role: str) -> None:
 
 def test_the_tasks_of_a_role() -> None:
     assert {role: set(tasks_of(role, [*KINDS, "paint"])) for role in (*ROLES, "king")} == {
-        WORKER: set(KINDS),
+        WORKER: {"train", "masked", "flush", "evaluate", "audit"},
         HELPER: {"evaluate", "audit"},
+        TRUSTEE: {"endorse", "unmask"},
         STANDBY: set(),
         OBSERVER: set(),
         "king": set(),

@@ -365,6 +365,8 @@ class Server:
         decision = action.decision
         if isinstance(decision, VersionClosed):
             self.contributions[decision.version] = decision.contributions
+        elif isinstance(decision, Judged) and (version := decision.unmasks):
+            self.contributions[version] = (*self.contributions.get(version, ()), decision.assignment)
         elif isinstance(decision, NodeChanged) and decision.change.gone:
             self.executor.blobs.let_go(decision.node)
         elif isinstance(decision, Noted) and isinstance(decision.note, notes.Checkpointed):

@@ -13,8 +13,9 @@ import msgspec
 
 from barnraise.controller.state.actions import Action, Slot
 from barnraise.controller.state.events import Event
-from barnraise.core.types import Batches, Blob, Contribution, Inspection, PayloadResult, Ranges
+from barnraise.core.types import Batches, Blob, Contribution, Inspection, PayloadResult, Ranges, Seats
 from barnraise.ledger.measured import TextSample
+from barnraise.trust.signatures import RunId
 
 THREADS = ("inspect", "evaluate", "measure", "version", "checkpoint")
 """The threads of the shell that carry out effects, one effect at a time each, in order."""
@@ -91,6 +92,7 @@ class Aggregate(ControllerEffect, frozen=True, gc=False):
     slots: tuple[Slot, ...]
     rate: float  # factor of the outer optimizer's rate
     scales: tuple[float, ...] = ()  # factors of the ranges' aggregates, in order
+    masks: tuple[int, ...] = ()  # assignments that brought the sums of masks, where updates are masked
 
 
 class Aggregated(Event, frozen=True, gc=False):
@@ -115,6 +117,44 @@ class Unmade(Event, frozen=True, gc=False):
     void: dict[int, str]
     lost: dict[int, str]
     reason: str = ""
+
+
+class Member(NamedTuple):
+    """A masked update in a list: its assignment, node, the node's signing key, and the version that it began at."""
+
+    assignment: int
+    node: str
+    signer: str
+    base: int
+    model: str  # digest of that version
+
+
+class ListMembers(ControllerEffect, frozen=True, gc=False):
+    """Make the list of a version's members, which continues the version of digest `model`; answer with `Listed`."""
+
+    thread: ClassVar[str] = "inspect"
+
+    run: RunId
+    version: int
+    model: str
+    nonce: str
+    members: tuple[Member, ...]
+    committee: Seats
+
+
+class Listed(Event, frozen=True, gc=False):
+    """The list of `version`: its digest, its canonical bytes, and the members' sealed seeds for each seat.
+
+    It has `num_groups` groups. `void` are members whose payloads cannot be in it, with the reason.
+    """
+
+    epoch: int
+    version: int
+    digest: str = ""
+    content: bytes = b""
+    shares: tuple[tuple[bytes, ...], ...] = ()
+    num_groups: int = 0
+    void: dict[int, str] = msgspec.field(default_factory=dict)
 
 
 class Evaluate(ControllerEffect, frozen=True, gc=False):

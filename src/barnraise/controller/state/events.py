@@ -140,6 +140,14 @@ class Traffic(Event, frozen=True, gc=False):
     bytes_down: int
 
 
+class Faulty(Event, frozen=True, gc=False):
+    """A result of the node was found to be malformed by others, in a way that no correct machine produces."""
+
+    node: str
+    assignment: int
+    reason: str
+
+
 class Changed(Event, frozen=True, gc=False):
     """The state has changed: each part looks at the consequences."""
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import gathering, plain_notes
+from barnraise.controller.state import folding, gathering, plain_notes
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.node_estimates import learn, observe_rate, observe_travel
 from barnraise.controller.state.state import (
     Badge,
-    Closing,
     KeptFinding,
-    Newest,
     NodeState,
     Session,
     State,
@@ -63,7 +61,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
         state.roster.keys[d.key] = d.node
         return
     if d.change == Change.JOINED:
-        state.roster.live += not node.live
+        state.roster.live += node.works and not node.live
         presence = node.session.presence
         if not node.session.id:
             presence.first = presence.since = d.time
@@ -73,7 +71,7 @@ def _node_changed(state: State, d: NodeChanged) -> None:
     else:
         if node.live:
             node.session.presence.before += max(0.0, d.time - node.session.presence.since)
-        state.roster.live -= node.live
+        state.roster.live -= node.works and node.live
         node.live = False
         if d.change == Change.REVOKED:
             node.revoked = d.reason
@@ -94,6 +92,8 @@ def _assigned(state: State, d: Assigned) -> None:
         state.totals.copies += 1
         state.works[d.redo] = msgspec.structs.replace(twin, cohorts=(*twin.cohorts, cohorts[-1]))
     state.works[d.assignment] = work
+    if work.task.summed_only:
+        state.digests[work.base] = state.newest.digest
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].tally.turns += work.task.trains
     if work.task.trains and state.progress.spending is not None:
@@ -157,33 +157,6 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
     totals.staleness += d.staleness
 
 
-def _version_closed(state: State, d: VersionClosed) -> None:
-    buffer = state.buffer
-    closed = [slot for slots in buffer.slots.values() for slot in slots.values()]
-    state.closing = Closing(d.version, closed, d.tokens, d.rate, d.scales)
-    for name, slots in buffer.slots.items():
-        node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
-        node.speed.waited = max(0.0, d.time - node.speed.verdict_time) if count == 1 else 0.0
-    buffer.empty()
-    if d.reason == "last":
-        state.progress.final = True
-
-
-def _version_made(state: State, d: VersionMade) -> None:
-    closing = state.closing
-    assert closing is not None
-    assert closing.version == d.version
-    over, state.newest = state.newest, Newest(d.version, d.digest, d.time)
-    gathering.tidy(state, [over.round])
-    state.totals.version_tokens += closing.tokens
-    for slot in closing.slots:
-        node = state.nodes[slot.node]
-        for held in slot.contributions:
-            node.updates.merged = max(node.updates.merged, held.assignment)
-            gathering.tidy(state, state.merging.pop(held.assignment).cohorts)
-    state.closing = None
-
-
 def _noted(state: State, d: Noted) -> None:
     change = _NOTED.get(type(d.note))
     if change is not None:
@@ -239,7 +212,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
     gathering.settle(state, work, False, d.time)
     if closing is not None and closing.version == note.version:
-        closing.released = ""
+        closing.released, closing.masks = "", ()
         closing.tokens -= work.tokens
         closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
     else:
@@ -255,20 +228,6 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     else:
         state.totals.discarded += 1
     _redo(state, work.at(Status.VOIDED))
-
-
-def _version_released(state: State, d: Noted, note: notes.VersionReleased) -> None:
-    if (closing := state.closing) is not None and closing.version == note.version and not closing.released:
-        closing.released = note.digest
-
-
-def _excluded(state: State, d: Noted, note: notes.Excluded) -> None:
-    """Exclude the slots of these nodes from the version; their contributions count as before."""
-    closing = state.closing
-    if closing is not None and closing.version == note.version:
-        closing.slots = [
-            msgspec.structs.replace(slot, excluded=True) if slot.node in note.nodes else slot for slot in closing.slots
-        ]
 
 
 def _audited(state: State, d: Noted, note: notes.Audited) -> None:
@@ -329,8 +288,9 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Released: _released,
     notes.Reopened: _reopened,
     notes.Voided: _voided,
-    notes.Excluded: _excluded,
-    notes.VersionReleased: _version_released,
+    notes.Excluded: folding.excluded,
+    notes.VersionReleased: folding.version_released,
+    notes.VersionUnmasked: folding.version_unmasked,
     notes.LeftOver: _left_over,
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,
@@ -355,7 +315,7 @@ _APPLY: dict[type[Decision], Callable[[State, Any], None]] = {
     NodeChanged: _node_changed,
     Assigned: _assigned,
     Judged: _judged,
-    VersionClosed: _version_closed,
-    VersionMade: _version_made,
+    VersionClosed: folding.version_closed,
+    VersionMade: folding.version_made,
     Noted: _noted,
 }

@@ -31,7 +31,7 @@ def validate(state: State) -> None:
 
 
 def _validate_nodes(state: State) -> None:
-    assert state.num_live == sum(node.live for node in state.nodes.values()), "live nodes"
+    assert state.num_live == sum(node.live and node.works for node in state.nodes.values()), "live nodes"
     assert state.roster.keys == {node.badge.key: node.id for node in state.nodes.values()}, "keys of nodes"
     held = Counter(number for node in state.nodes.values() for number in node.open)
     assert held == Counter(state.works.keys()), f"open at their nodes: {held}, open in all: {list(state.works)}"
@@ -112,6 +112,8 @@ def _validate_buffer(state: State) -> None:
     numbers = [held.assignment for slot in slots for held in slot.contributions]
     assert len(set(numbers)) == len(numbers), "a contribution is in two places"
     assert set(numbers) == state.merging.keys(), f"slots hold {sorted(numbers)}, accepted are {sorted(state.merging)}"
+    masked = {work.base for work in (*state.works.values(), *state.merging.values()) if work.task.summed_only}
+    assert masked <= state.digests.keys(), f"masked work began at {sorted(masked)}, known are {sorted(state.digests)}"
     assert state.buffer.tokens == sum(
         state.merging[held.assignment].tokens for slot in open_slots for held in slot.contributions
     ), "tokens in the buffer"

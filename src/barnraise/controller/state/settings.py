@@ -216,6 +216,23 @@ class ScoreSettings:
 
 
 @dataclass(frozen=True)
+class MaskSettings:
+    """Settings of masked sums: how many trustees there are, and how many may collude.
+
+    A version has updates of `least` nodes or more, and of `most`. The controller waits for trustees for `patience`
+    seconds, then gives the list up. `most_tokens` are those of the heaviest task, `sum_bytes` those of a group's sum.
+    """
+
+    trustees: int
+    colluding: int
+    least: int
+    most: int
+    patience: float
+    most_tokens: int
+    sum_bytes: int
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """All settings of the machine from the run file, the dataset and the model."""
 
@@ -231,6 +248,7 @@ class EngineSettings:
     evaluations: EvaluationSettings
     audits: AuditSettings = AuditSettings()
     scores: ScoreSettings = ScoreSettings()
+    masks: MaskSettings | None = None  # None: updates are sent in clear
 
     @property
     def flush_patience(self) -> float:

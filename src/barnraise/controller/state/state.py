@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -20,7 +21,7 @@ from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
 from barnraise.privacy.spending import Spending
 from barnraise.trust.reputation import Reputation
-from barnraise.trust.roles import WORKER
+from barnraise.trust.roles import TRUSTEE, WORKER
 
 
 class Status(Enum):
@@ -190,13 +191,18 @@ class NodeState(msgspec.Struct):
     verdicts: dict[int, tuple[bool, str]] = {}
 
     @property
+    def works(self) -> bool:
+        """Return whether it is a node that works on the model, and counts among the live ones."""
+        return self.badge.role != TRUSTEE
+
+    @property
     def owner(self) -> str:
         """Return the owner, the same for all nodes that belong together."""
         return self.badge.owner or self.id
 
 
 class Roster(msgspec.Struct):
-    """The index of the nodes: their names by their keys, and the number of those that take part."""
+    """The index of the nodes: their names by their keys, and the number of those that take part, but for trustees."""
 
     keys: dict[str, str] = {}
     live: int = 0
@@ -224,6 +230,11 @@ class OpenBuffer(msgspec.Struct):
         slots = self.slots.get(node)
         return sum(len(slot.contributions) for slot in slots.values()) if slots else 0
 
+    @property
+    def num_contributions(self) -> int:
+        """Return the number of all contributions in it."""
+        return sum(len(slot.contributions) for slots in self.slots.values() for slot in slots.values())
+
     def take_out(self, node: str, assignment: int, tokens: int, trains: bool) -> None:
         """Remove a contribution of the node's, with its tokens."""
         slots = {where: slot.without(assignment, tokens, trains) for where, slot in self.slots.pop(node).items()}
@@ -238,11 +249,18 @@ class OpenBuffer(msgspec.Struct):
         self.slots, self.tokens, self.time = {}, 0, math.inf
 
 
+def list_digest(version: int, slots: Sequence[Slot]) -> str:
+    """Return the SHA-256 of a version and the list of its contributions."""
+    numbers = [held.assignment for slot in slots for held in slot.contributions]
+    return hashlib.sha256(msgspec.json.encode([version, numbers])).hexdigest()
+
+
 class Closing(msgspec.Struct):
     """The version that is being made: the closed buffer less contributions that were voided since.
 
-    Once its list is `released` (the list's digest; "": it is not) it changes no more: masks were removed for exactly
-    these contributions, and for others they never are. Such a version is made of all of them, or of none.
+    Once its list is `released` (the list's digest; "": it is not) it changes no more: masks are removed for exactly
+    these contributions, and for others they never are. Such a version is made of all of them, or of none. `masks` are
+    the assignments that brought sums of masks.
     """
 
     version: int
@@ -251,6 +269,7 @@ class Closing(msgspec.Struct):
     rate: float
     scales: tuple[float, ...]
     released: str = ""
+    masks: tuple[int, ...] = ()
 
     @property
     def contributions(self) -> tuple[int, ...]:
@@ -260,7 +279,7 @@ class Closing(msgspec.Struct):
     @property
     def list_digest(self) -> str:
         """Return the SHA-256 of the version and its list, for a release."""
-        return hashlib.sha256(msgspec.json.encode([self.version, self.contributions])).hexdigest()
+        return list_digest(self.version, self.slots)
 
 
 class Totals(msgspec.Struct):
@@ -321,6 +340,7 @@ class State(msgspec.Struct):
     works: dict[int, Work] = {}
     redo: dict[int, Work] = {}  # lost work, the longest lost first
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
+    digests: dict[int, str] = {}  # digests of the versions that masked work began at
     cohorts: dict[int, Cohort] = {}
     newest: Newest = msgspec.field(default_factory=Newest)
     buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)
@@ -348,8 +368,7 @@ class State(msgspec.Struct):
     def sums(self) -> bool:
         """Return whether the closed version holds results that only their sum reveals."""
         numbers = self.closing.contributions if self.closing is not None else ()
-        joined = (cohort for number in numbers for cohort in self.merging[number].cohorts)
-        return any(self.cohorts[cohort].completion.rule == "sum" for cohort in joined if cohort in self.cohorts)
+        return any(self.merging[number].task.summed_only for number in numbers)
 
     def came_second(self, work: Work) -> bool:
         """Return whether a copy of open work was accepted, so that this one is not needed any more."""

@@ -20,6 +20,7 @@ from barnraise.controller.state.effects import (
     Evaluated,
     Gate,
     Gated,
+    ListMembers,
     Measure,
     Measured,
     Score,
@@ -96,13 +97,24 @@ def _aggregate(tensors: Tensors, effect: Aggregate) -> Work:
     def work() -> Event:
         blobs.freeze(server.watch)
         try:
-            made = server.aggregate(effect.version, effect.slots, tensors.read, effect.rate, effect.scales)
+            given = effect.slots, tensors.read, effect.rate, effect.scales
+            made = server.aggregate(effect.version, *given, masks=effect.masks)
         except VersionRefusedError as refusal:
             return Unmade(effect.epoch, effect.version, refusal.void, refusal.lost, refusal.reason)
         finally:
             blobs.publish(server.parameters, server.digest, server.leaves)
         blobs.add_delta(made.delta.digest, made.delta_bytes)
         return Aggregated(effect.epoch, made.version, made.digest, made.delta, made.parameters)
+
+    return work
+
+
+def _list_members(tensors: Tensors, effect: ListMembers) -> Work:
+    unmasker = tensors.server.unmasker
+    assert unmasker is not None, "a masked run has one"
+
+    def work() -> Event:
+        return unmasker.listed(effect, tensors.read)
 
     return work
 
@@ -173,6 +185,7 @@ def _score(tensors: Tensors, effect: Score) -> Work:
 EFFECTS: Mapping[type[ControllerEffect], Callable[[Tensors, Any], Work]] = {
     Gate: _gate,
     Aggregate: _aggregate,
+    ListMembers: _list_members,
     Evaluate: _evaluate,
     Measure: _measure,
     Score: _score,

@@ -27,6 +27,7 @@ from barnraise.controller.tensors.stages.pipeline import Pipeline, of_payload, o
 from barnraise.controller.tensors.stages.preserving import Preserve
 from barnraise.controller.tensors.stages.publishing import Publish
 from barnraise.controller.tensors.stages.reducing import PseudoGradient
+from barnraise.controller.tensors.unmasker import Unmasker
 from barnraise.core import ranges
 from barnraise.core.errors import InputError, PayloadError, VersionRefusedError
 from barnraise.core.sketches import sketch
@@ -53,10 +54,11 @@ class ParameterServer:
 
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those of contributions, by their
     numbers. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal steps
-    (FedNova). Moments are published behind the parameters from `moments_start` on. `average`: see `Publish`.
-    `parameters` and all of `state` are changed in place: a caller that wants to keep a version freezes it (`watch`) or
-    copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
-    the work in spans of `chunk` elements or a few more, a multiple of the codecs' blocks.
+    (FedNova). Moments are published behind the parameters from `moments_start` on. `average`: see `Publish`. An
+    `unmasker` makes the sums of masked updates. `parameters` and all of `state` are changed in place: a caller that
+    wants to keep a version freezes it (`watch`) or copies it before the next is made. Not thread-safe: one thread makes
+    versions and reads the state. `threads` share the work in spans of `chunk` elements or a few more, a multiple of the
+    codecs' blocks.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ParameterServer:
         average: float = 0.0,
         threads: int = 1,
         chunk: int = SPAN,
+        unmasker: Unmasker | None = None,
     ) -> None:
         self.version, self.codecs, self.outer = version, tuple(codecs), outer
         crew = downlink.crew = Crew(threads)
@@ -80,7 +83,8 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.looks = of_payload(self.codecs)
+        self.unmasker = unmasker
+        self.looks = of_payload(self.codecs, unmasker)
         self.stages = of_version(
             self._preserve,
             self._publish,
@@ -172,10 +176,12 @@ class ParameterServer:
         rate: float = 1.0,
         scales: Sequence[float] = (),
         sums: Sequence[Sum] = (),
+        masks: Sequence[int] = (),
     ) -> Made:
         """Make `version` from the slots, in their order; `read` gives a contribution's payload.
 
-        `sums` are those of cohorts whose updates have no slots of contributions. `rate` multiplies the outer
+        `sums` are those of cohorts whose updates have no slots of contributions. With `masks`, the assignments that
+        brought sums of masks, the slots' updates are masked: they are summed by groups. `rate` multiplies the outer
         optimizer's learning rate, and each of `scales` the aggregate of one of the ranges into which the ranges of
         slots and sums cut each other, in order. Parameters outside the ranges do not change. A slot
         without contributions has lost them; when all have, the version equals the one before, and no momentum steps.
@@ -184,6 +190,9 @@ class ParameterServer:
         sums; nothing is changed then.
         """
         assert version == self.version + 1
+        if masks:
+            assert self.unmasker is not None, "a masked run has one"
+            slots, sums = (), self.unmasker.sums(version, slots, masks, read)
         making = Making(version, slots, read, rate, scales, size=len(self.parameters), sums=sums)
         if sums or any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)

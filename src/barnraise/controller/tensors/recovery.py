@@ -27,6 +27,7 @@ class Replayed:
 
     state: State = field(default_factory=State)
     slots: dict[int, tuple[Slot, ...]] = field(default_factory=dict)
+    masks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     rates: dict[int, tuple[float, tuple[float, ...]]] = field(default_factory=dict)
     digests: dict[int, str] = field(default_factory=dict)
     time: float = 0.0
@@ -48,7 +49,9 @@ class Replayed:
     def close(self) -> None:
         """Record the closed buffer, less contributions voided since, as the content of its version."""
         if self.state.closing is not None:
-            self.slots[self.state.closing.version] = tuple(self.state.closing.slots)
+            closing = self.state.closing
+            self.slots[closing.version] = tuple(closing.slots)
+            self.masks[closing.version] = closing.masks
 
     def open_contributions(self) -> list[int]:
         """Return the accepted contributions that are in no version yet."""
@@ -107,7 +110,8 @@ def restore(
     made = []
     for later in range(version + 1, found.state.newest.version + 1):
         try:
-            made.append(server.aggregate(later, found.slots[later], ledger.read, *found.rates[later]))
+            given = found.slots[later], ledger.read, *found.rates[later]
+            made.append(server.aggregate(later, *given, masks=found.masks.get(later, ())))
         except VersionRefusedError as error:
             passed_over = "".join(f" or {item.path}" for item in latest.rejected)
             raise CorruptionError(

@@ -25,6 +25,8 @@ from barnraise.controller.state.state import NodeState
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.loss_gate import LossGate
+from barnraise.controller.versions.trustees import Trustees
+from barnraise.controller.versions.unmasking import Unmasking, slots_for_version
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.types import Ranges
 from barnraise.ledger import notes
@@ -49,10 +51,13 @@ class Buffer(Part):
         speeds: Speeds,
         ending: Ending,
         waiting: BufferDeadline,
+        unmasking: Unmasking,
+        trustees: Trustees,
     ) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
         self.records, self.uploads, self.speeds, self.ending, self.waiting = records, uploads, speeds, ending, waiting
+        self.unmasking, self.trustees = unmasking, trustees
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.fresh_size = 1  # the least K at which no work is refused as stale
         self.patience = math.inf  # seconds
@@ -70,9 +75,11 @@ class Buffer(Part):
         state, settings, least = self.state, self.settings, self._least
         if state.progress.final:
             return
-        short = state.num_live < least
+        reason = self.trustees.lacks
+        if not reason and state.num_live < least:
+            reason = f"{state.num_live} live nodes, but {self._needing} needs {least}"
+        short = bool(reason)
         if short and state.num_live and not state.progress.paused:
-            reason = f"{state.num_live} live nodes, but the aggregation rule needs {least}"
             yield Noted(self.now, notes.Paused(reason))
         elif not short and state.progress.paused:
             yield Noted(self.now, notes.Continued())
@@ -157,11 +164,14 @@ class Buffer(Part):
             return
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
-        held = tuple(slot for slots in state.buffer.slots.values() for slot in slots.values())
+        held = slots_for_version(state, self.settings.masks)
         numbers = tuple(one.assignment for share in held for one in share.contributions)
+        tokens = state.buffer.tokens
+        if len(numbers) < state.buffer.num_contributions:
+            nodes, tokens = len(held), sum(state.merging[number].tokens for number in numbers)
         rate, scales = self._rates(held)
         yield VersionClosed(
-            self.now, state.newest.version + 1, numbers, nodes, state.buffer.tokens, reason, rate=rate, scales=scales
+            self.now, state.newest.version + 1, numbers, nodes, tokens, reason, rate=rate, scales=scales
         )  # fmt: skip
         yield from self.aggregate()
         if state.progress.final:
@@ -170,14 +180,14 @@ class Buffer(Part):
     def aggregate(self) -> Steps:
         """Have the closed buffer made into its version, once the excluded nodes are known.
 
-        A list of which only the sum can be read is released first, and once: a restart continues with the same list.
+        Where only sums can be read, trustees release them.
         """
         closing = self.state.closing
         assert closing is not None
         if self.state.sums:
-            if not closing.released:
-                yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest))
-        elif (asked := self.gate.ask(closing)) is not None:
+            yield from self.unmasking.begin()
+            return
+        if (asked := self.gate.ask(closing)) is not None:
             yield asked
             return
         yield Aggregate(self.context.epoch, closing.version, tuple(closing.slots), closing.rate, closing.scales)
@@ -209,7 +219,7 @@ class Buffer(Part):
                 used.setdefault(slot.node, []).append(slot.parameters)
         reason, count = event.reason, self._count(used)
         if not reason and count < least:
-            reason = f"{count} nodes' contributions can be used, but the aggregation rule needs {least}"
+            reason = f"{count} nodes' contributions can be used, but {self._needing} needs {least}"
         if not reason and released:
             reason = "; ".join(f"contribution {number} {why}" for number, why in faults.items())
         if reason:
@@ -283,13 +293,19 @@ class Buffer(Part):
 
     @property
     def _least(self) -> int:
-        """Return the least number of nodes for the aggregation rule at present."""
-        state = self.state
+        """Return the least number of nodes for a version at present: the aggregation rule's, or the masks'."""
+        state, masks = self.state, self.settings.masks
+        if masks is not None:
+            return masks.least
         if not self.versions.yields:
             return self.versions.least(state.num_live)
         self.speeds.refresh()
         ending = state.progress.stopping or state.progress.flushing is not None
         return self.versions.least(0 if ending else min(state.num_live, self.speeds.num_keeping_pace))
+
+    @property
+    def _needing(self) -> str:
+        return "the aggregation rule" if self.settings.masks is None else "privacy.secure_aggregation"
 
     def lacks(self, node: NodeState, others: Iterable[str] = ()) -> bool:
         """Return whether the next version cannot be made without this node.

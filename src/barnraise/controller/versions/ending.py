@@ -19,6 +19,7 @@ from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.plateau import plateau
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.core.types import Update
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
@@ -41,10 +42,12 @@ class Ending(Part):
         publishing: Publishing,
         evaluation: Evaluation,
         measuring: Measuring,
+        unmasking: Unmasking,
     ) -> None:
         super().__init__(context)
         self.settings, self.records = context.settings, records
         self.publishing, self.evaluation, self.measuring = publishing, evaluation, measuring
+        self.unmasking = unmasking
         self.checkpointing = False
         self.unsaved = self._covered = 0
         self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
@@ -138,6 +141,8 @@ class Ending(Part):
         if self.evaluation.needs_nodes:
             return
         for node in list(self.records.present):
+            if self.unmasking.needs(node):
+                continue
             yield Send(node, Stop(self.state.progress.stopping or "the run's token budget is met"))
 
     def _evaluated(self, event: Evaluated | Measured) -> Steps:
@@ -188,7 +193,8 @@ class Ending(Part):
     def _rest(self) -> Steps:
         """Make the newest version durable once the process shall end, so that a resume has nothing to make again."""
         wanted, state = self.interrupted, self.state
-        if wanted is None or self.finished or state.closing is not None or self.checkpointing:
+        made = state.closing is not None and not self.unmasking.is_waiting
+        if wanted is None or self.finished or made or self.checkpointing:
             return
         if state.record.checkpoint != state.newest.version:
             yield from self._checkpoint()

@@ -28,7 +28,7 @@ class TaskKind(Part):
     A subclass names its struct, and overrides the methods that it needs.
     """
 
-    task: ClassVar[type[Task]]
+    task: type[Task]
     yields: ClassVar[bool] = False
     """Whether such work waits while its node has to train for the next version."""
 

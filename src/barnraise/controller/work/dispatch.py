@@ -26,7 +26,6 @@ from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.speculation import Speculation
 from barnraise.controller.work.task_kinds import TaskKinds
 from barnraise.core.token_bucket import TokenBucket
-from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Decision, Judged, Noted, VersionMade
 from barnraise.ledger.notes import DECLINED, NOT_HELD, HeldOff, Matched, NoMarket, Released
 from barnraise.matching.base import TaskView
@@ -43,6 +42,10 @@ LEAST_NOTED, NOTED_EVERY = 5.0, 60.0
 
 MOST_IN_BUFFER = 32
 """Contributions that a node may have in an open buffer. An honest one rarely has more than a few."""
+
+
+MOST_AHEAD = 3
+"""Masked updates that a node may have under way and in the buffer."""
 
 
 class Dispatch(Part):
@@ -70,7 +73,7 @@ class Dispatch(Part):
         self._with_fresh = [kind for kind in kinds if type(kind).fresh is not TaskKind.fresh]
         self._with_offers = [kind for kind in kinds if type(kind).offers is not TaskKind.offers]
         self._with_search = [kind for kind in kinds if type(kind).looked_for is not TaskKind.looked_for]
-        self._trains = self.kinds[name_of(Train)]
+        (self._trains,) = (kind for kind in self.kinds.values() if kind.task.trains)
         self.asking: dict[str, int] = {}  # node -> version it has
         self.resting: dict[str, int] = {}  # those that wait for a version (without overlap)
         self.wasted = TokenBucket(burst=20.0, rate=0.5)  # tasks that a node may give back, or get refused
@@ -125,9 +128,21 @@ class Dispatch(Part):
             return TaskHold(math.inf, f"has {len(node.open)} tasks open, and gets the next once one is done")
         if self.state.buffer.count(node.id) >= MOST_IN_BUFFER:
             return TaskHold(math.inf, f"has {MOST_IN_BUFFER} contributions in the open buffer")
+        if self._has_its_share(node):
+            return TaskHold(math.inf, f"is {MOST_AHEAD} masked updates ahead: a version takes one of each node")
         if not self.wasted.has(node.id, now):
             return TaskHold(self.wasted.when(node.id), "gave back or got refused too many tasks lately")
         return None
+
+    def _has_its_share(self, node: NodeState) -> bool:
+        """Return whether a node has enough masked updates in the open buffer, and on their way there.
+
+        A version takes one of each node: others wait for the next one, and become stale.
+        """
+        if self.settings.masks is None:
+            return False
+        coming = sum(self.state.works[number].task.summed_only for number in node.open)
+        return coming + self.state.buffer.count(node.id) >= MOST_AHEAD
 
     def _may_ask(self, node: NodeState) -> bool:
         """Whether a node may have work now. If not, says when to ask again, and notes a long hold."""

@@ -11,9 +11,13 @@ MOST in a row the controller sends the node away, and it rests longer each time 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from barnraise.controller.fleet.membership import Membership
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Send
+from barnraise.controller.state.events import Event, Faulty
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.work.admission import Offence
 from barnraise.core.errors import DIVERGED
@@ -69,6 +73,15 @@ class Offences(Part):
             note = notes.Offended(assignment, count, str(reason), self.sanctions.until(node))
             told = f"{count} results that no honest machine produces, the last of which {reason}"
             yield from self.sanctions.pass_on(node, note, told)
+
+    def _faulty(self, event: Faulty) -> Steps:
+        """Sentence a node whose result others, who are independent of each other, found to be malformed."""
+        if not self.state.nodes[event.node].revoked:
+            note = notes.Offended(event.assignment, 1, event.reason, self.sanctions.until(event.node))
+            yield from self.sanctions.pass_on(event.node, note, event.reason)
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Faulty: self._faulty}
 
     def inspected(self, node: str, wrong: str) -> Steps:
         """Record an inspected update and its defect `wrong`; empty: none."""

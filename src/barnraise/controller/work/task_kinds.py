@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnraise.controller.state.part import Context, Part
+from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.auditing import Auditing
@@ -19,8 +20,16 @@ class TaskKinds(Part):
     """The kinds of tasks `by_name`, the name on the ledger and on the wire."""
 
     def __init__(
-        self, context: Context, flushing: Flushing, auditing: Auditing, evaluation: Evaluation, training: Training
+        self,
+        context: Context,
+        flushing: Flushing,
+        endorsing: Endorsing,
+        confirming: Confirming,
+        sending: SendingMasks,
+        auditing: Auditing,
+        evaluation: Evaluation,
+        training: Training,
     ) -> None:
         super().__init__(context)
-        kinds: tuple[TaskKind, ...] = (flushing, auditing, evaluation, training)
+        kinds: tuple[TaskKind, ...] = (flushing, endorsing, confirming, sending, auditing, evaluation, training)
         self.by_name: Mapping[str, TaskKind] = {kind.name: kind for kind in kinds}

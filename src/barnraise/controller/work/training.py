@@ -21,16 +21,19 @@ from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import TaskKind
+from barnraise.controller.versions.trustees import Trustees
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
 from barnraise.controller.work.shard_cursors import ShardCursors, in_lanes
 from barnraise.core.types import (
     MOST_ROW_RANGES,
     Batches,
     Contribution,
+    Masked,
     News,
     ParameterRange,
     Result,
     RowRange,
+    Task,
     Train,
 )
 from barnraise.ledger.decisions import Assigned, Decision, Terms, VersionClosed
@@ -46,7 +49,7 @@ TOO_LATE = "the run's token budget was met before"
 class Training(TaskKind):
     """A training task: steps on rows."""
 
-    task = Train
+    task: type[Task] = Train
 
     def __init__(
         self,
@@ -57,9 +60,13 @@ class Training(TaskKind):
         publishing: Publishing,
         probation: Probation,
         privacy: PrivacyBudgetPart,
+        trustees: Trustees,
     ) -> None:
+        self.masks = context.settings.masks
+        if self.masks is not None:
+            self.task = Masked
         super().__init__(context, cost_model)
-        self.probation, self.privacy = probation, privacy
+        self.probation, self.privacy, self.trustees = probation, privacy, trustees
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
         self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
@@ -79,6 +86,7 @@ class Training(TaskKind):
             or state.progress.stopping
             or state.progress.flushing is not None
             or state.progress.final
+            or self.trustees.lacks
         ):
             return False
         return state.closing is None or self.settings.asynchronous
@@ -157,7 +165,16 @@ class Training(TaskKind):
         )
         news = self.publishing.news(node, have)
         task = task_of(decision, Batches(rows, tasks.batch_size, tasks.seed + root, skip), news)
-        yield from self.assigned(decision, task)
+        yield from self.assigned(decision, self._masked(task, node))
+
+    def _masked(self, task: Train, node: NodeState) -> Train:
+        """Return the task with its committee and its weight, where updates are masked."""
+        if self.masks is None:
+            return task
+        alike = bool(self.settings.worker.uplink.normalize_steps)
+        weight = node.tally.reputation.weight() * (1.0 if alike else min(1.0, task.tokens / self.masks.most_tokens))
+        fields = msgspec.structs.asdict(task)
+        return Masked(**fields, committee=self.trustees.seats, weight=weight)
 
     def _bound(self, node: NodeState) -> int:
         """Return how stale the node's contribution may be: by its speed, and by the versions in flight.

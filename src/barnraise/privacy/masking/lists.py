@@ -8,7 +8,7 @@ entries, so the controller cannot place members; it can still choose whom to lis
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -86,9 +86,7 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """Return the groups as places in `entries`; they follow from the version and the signed entries."""
-        names = [entry.words.encode() + b"%d" % entry.assignment for entry in self.entries]
-        seed = hashlib.sha256(b"barnraise groups 1" + b"%d|" % self.version + b"|".join(sorted(names))).digest()
-        return groups(names, self.group, seed)
+        return groups_of(self.version, [(entry.assignment, entry.words) for entry in self.entries], self.group)
 
     def endorsers(self, signatures: Mapping[str, str], committee: Committee) -> set[int]:
         """Return the numbers of the trustees whose signature of this list is among `signatures`, by trustee's name."""
@@ -98,6 +96,13 @@ class MemberList(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             if signature and verified(endorsed(self.run, trustee.name, digest), signature, trustee.signer):
                 found.add(number)
         return found
+
+
+def groups_of(version: int, updates: Sequence[tuple[int, str]], g: int) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of a version's updates as places; each has its assignment and the digest of its words."""
+    names = [words.encode() + b"%d" % assignment for assignment, words in updates]
+    seed = hashlib.sha256(b"barnraise groups 1" + b"%d|" % version + b"|".join(sorted(names))).digest()
+    return groups(names, g, seed)
 
 
 _decoder = msgspec.msgpack.Decoder(MemberList)

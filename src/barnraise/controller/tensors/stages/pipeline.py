@@ -43,11 +43,11 @@ from barnraise.training.base import OuterOptimizer
 _LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is a sum of a few roundings
 
 
-def of_payload(codecs: Sequence[Codec]) -> Mapping[Inspection, list[Look]]:
-    """Return the stages of a payload's inspection, by its depth."""
+def of_payload(codecs: Sequence[Codec], masked: Look | None = None) -> Mapping[Inspection, list[Look]]:
+    """Return the stages of a payload's inspection, by its depth; `masked` looks at the headers of masked updates."""
     return {
         "none": [],
-        "header": [Headed(codecs)],
+        "header": [masked or Headed(codecs)],
         "full": [Decoded(codecs), Measured()],
     }
 

@@ -1,0 +1,96 @@
+"""The effect of decisions about versions on the controller's state, as a part of `fold`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from barnraise.controller.state import gathering
+from barnraise.controller.state.actions import Slot
+from barnraise.controller.state.state import Closing, Newest, State
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
+
+
+def version_closed(state: State, d: VersionClosed) -> None:
+    """Fold the close of a buffer: the listed contributions make a version, others stay for the next one."""
+    buffer = state.buffer
+    left = _left_in_buffer(state, d)
+    closed = [slot for slots in buffer.slots.values() for slot in slots.values()]
+    state.closing = Closing(d.version, closed, d.tokens, d.rate, d.scales)
+    for name, slots in buffer.slots.items():
+        node, count = state.nodes[name], sum(len(slot.contributions) for slot in slots.values())
+        node.speed.waited = max(0.0, d.time - node.speed.verdict_time) if count == 1 else 0.0
+    buffer.empty()
+    for slot in left:
+        buffer.slots.setdefault(slot.node, {})[slot.parameters] = slot
+        buffer.tokens += sum(state.merging[held.assignment].tokens for held in slot.contributions)
+        buffer.time = d.time
+    if d.reason == "last":
+        state.progress.final = True
+
+
+def _left_in_buffer(state: State, d: VersionClosed) -> list[Slot]:
+    """Take the contributions out of the buffer that the version leaves to the next one, and return their slots."""
+    slots, listed, left = state.buffer.slots, set(d.contributions), []
+    if state.buffer.num_contributions == len(listed):
+        return []
+    for name, by_place in list(slots.items()):
+        for where, slot in by_place.items():
+            later = [held.assignment for held in slot.contributions if held.assignment not in listed]
+            now = [held.assignment for held in slot.contributions if held.assignment in listed]
+            if later:
+                left.append(_without(state, slot, now))
+                by_place[where] = _without(state, slot, later)
+        slots[name] = {where: slot for where, slot in by_place.items() if slot.contributions}
+        if not slots[name]:
+            del slots[name]
+    return left
+
+
+def _without(state: State, slot: Slot, numbers: Iterable[int]) -> Slot:
+    for number in numbers:
+        work = state.merging[number]
+        slot = slot.without(number, work.tokens, work.task.trains)
+    return slot
+
+
+def version_made(state: State, d: VersionMade) -> None:
+    """Fold a version that exists."""
+    closing = state.closing
+    assert closing is not None
+    assert closing.version == d.version
+    over, state.newest = state.newest, Newest(d.version, d.digest, d.time)
+    gathering.tidy(state, [over.round])
+    if state.digests:
+        open_yet = {work.base for work in (*state.works.values(), *state.merging.values()) if work.task.summed_only}
+        state.digests = {version: digest for version, digest in state.digests.items() if version in open_yet}
+    state.totals.version_tokens += closing.tokens
+    for slot in closing.slots:
+        node = state.nodes[slot.node]
+        for held in slot.contributions:
+            node.updates.merged = max(node.updates.merged, held.assignment)
+            gathering.tidy(state, state.merging.pop(held.assignment).cohorts)
+    state.closing = None
+
+
+def version_released(state: State, d: Noted, note: notes.VersionReleased) -> None:
+    """Fix the list of the version that is being made."""
+    if (closing := state.closing) is not None and closing.version == note.version and not closing.released:
+        closing.released = note.digest
+
+
+def version_unmasked(state: State, d: Noted, note: notes.VersionUnmasked) -> None:
+    """Record the assignments that brought the sums of masks."""
+    if (closing := state.closing) is not None and closing.version == note.version and closing.released:
+        closing.masks = note.masks
+
+
+def excluded(state: State, d: Noted, note: notes.Excluded) -> None:
+    """Exclude the slots of these nodes from the version; their contributions count as before."""
+    closing = state.closing
+    if closing is not None and closing.version == note.version:
+        closing.slots = [
+            msgspec.structs.replace(slot, excluded=True) if slot.node in note.nodes else slot for slot in closing.slots
+        ]

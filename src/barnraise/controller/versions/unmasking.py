@@ -1,0 +1,275 @@
+"""Making a version of masked updates: its list, the endorsements of trustees, and the sums of masks.
+
+    closed -> listed -> released (on the ledger) -> endorsed by a quorum -> unmasked (on the ledger) -> made | given up
+
+The list is fixed on the ledger before any trustee hears of it, and trustees sign each update in one list alone. So a
+controller that was killed asks again about the same list, and gets the same answers. Where too few trustees answer in
+time, or too many refuse, the list is given up: the version is the one before, and the rows are done again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from barnraise.controller.state.actions import Slot
+from barnraise.controller.state.effects import Aggregate, Listed, ListMembers, Member, Unmade
+from barnraise.controller.state.events import Changed, Event, Faulty
+from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.settings import MaskSettings
+from barnraise.controller.state.state import Closing, State, Work
+from barnraise.controller.versions.endorsing import AboutList, Confirming, Endorsing, OpenList, SendingMasks
+from barnraise.controller.versions.trustees import Trustees
+from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, name_of
+from barnraise.core.units import count_text
+from barnraise.ledger import notes
+from barnraise.ledger.decisions import Decision, Judged, Noted
+from barnraise.privacy.masking.release import (
+    AskEndorsement,
+    AskMasks,
+    ListAborted,
+    ListMade,
+    ReleaseAction,
+    ReleaseMachine,
+    TakeOff,
+)
+from barnraise.privacy.masking.seats import committee_of
+from barnraise.trust.roles import TRUSTEE
+
+ANSWERS = frozenset([name_of(Endorsed), name_of(Confirmed), name_of(Unmasked)])
+"""The kinds of trustees' results."""
+
+MALFORMED_SEEDS = "more trustees than may collude found its seeds or its signature to be false"
+WRONG_MASKS = "more trustees than may collude computed other sums of masks than it did"
+
+
+def slots_for_version(state: State, masks: MaskSettings | None) -> tuple[Slot, ...]:
+    """Return the slots of the buffer for a version: of masked updates the first of each node, of `masks.most` nodes."""
+    slots = tuple(slot for slots in state.buffer.slots.values() for slot in slots.values())
+    if masks is None:
+        return slots
+    found = []
+    for slot in slots[: masks.most]:
+        for later in slot.contributions[1:]:
+            slot = slot.without(later.assignment, state.merging[later.assignment].tokens, True)
+        found.append(slot)
+    return tuple(found)
+
+
+class Unmasking(Part):
+    """Keeps the list that trustees are asked about, since when, and the sums of masks that have come."""
+
+    def __init__(
+        self,
+        context: Context,
+        trustees: Trustees,
+        endorsing: Endorsing,
+        confirming: Confirming,
+        sending: SendingMasks,
+    ) -> None:
+        super().__init__(context)
+        self.settings, self.trustees = context.settings.masks, trustees
+        self.endorsing, self.confirming, self.sending = endorsing, confirming, sending
+        self.list: OpenList | None = None
+        self.making = False  # whether the version is being made of the sums
+        self.since = math.inf  # when the list was complete
+        self._seats: Seats = ()  # the seats that the list is made for
+        self._members: tuple[Member, ...] = ()
+        self._reachable: set[int] = set()
+        self._dropped: dict[str, str] = {}  # trustees that gave tasks back, with the reason; "": they were lost
+        self._asked: list[AskMasks] = []  # questions that wait for a trustee to be free
+        self._sums: list[int] = []  # the assignments that brought the sums
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the closed version waits for trustees, and nothing is under way here."""
+        return self.state.closing is not None and self.state.sums and not self.making
+
+    def needs(self, node: str) -> bool:
+        """Return whether a trustee is to stay though the run is over, for its last version."""
+        return self.state.closing is not None and self.state.sums and self.state.nodes[node].badge.role == TRUSTEE
+
+    @property
+    def waiting_for(self) -> str:
+        """Return what the closed version waits for, as a part of a sentence; empty where it waits for no trustees."""
+        asked = self.list
+        if asked is None or not self.is_waiting:
+            return ""
+        present = set(self.trustees.present(asked.seats))
+        silent = [seat.node for number, seat in enumerate(asked.seats) if number not in present]
+        away = f" (away: {', '.join(silent)})" if silent else ""
+        if (lacking := asked.committee.quorum - len(asked.machine.signatures)) > 0:
+            return f"{count_text(lacking, 'more trustee')} to endorse its list{away}"
+        return f"trustees to send the sums of its masks{away}"
+
+    def begin(self) -> Steps:
+        """Begin, or begin again after a restart or a change of the list."""
+        closing, settings = self.state.closing, self.settings
+        assert closing is not None
+        self._open(None)
+        if settings is None:
+            yield self._given_up(closing, "the run file has no section privacy.secure_aggregation any more")
+            return
+        if closing.masks:  # a restart after they were all there
+            yield from self._make(closing)
+            return
+        numbers, self._seats = closing.contributions, self.trustees.seats
+        if (nodes := len({self.state.merging[number].node for number in numbers})) < settings.least:
+            told = f"updates of {nodes} nodes, but masks are removed from those of {settings.least} or more"
+            yield self._given_up(closing, told)
+            return
+        self._members = tuple(self._member(number) for number in numbers)
+        about = self.context.settings.run, closing.version, self.state.newest.digest, closing.list_digest
+        yield ListMembers(self.context.epoch, *about, self._members, self._seats)
+
+    def _member(self, number: int) -> Member:
+        work = self.state.merging[number]
+        signer = self.state.nodes[work.node].badge.signer
+        return Member(number, work.node, signer, work.base, self.state.digests[work.base])
+
+    def _listed(self, event: Listed) -> Steps:
+        closing = self.state.closing
+        if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
+            return
+        if event.void:
+            yield Unmade(event.epoch, event.version, event.void, {})
+            return
+        if not closing.released:
+            yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest))
+        assert self.settings is not None
+        committee = committee_of(self._seats, self.settings.colluding)
+        signers = tuple(member.signer for member in self._members)
+        self._reachable, self.since = set(self.trustees.present(self._seats)), self.now
+        machine = ReleaseMachine(committee, self._reachable)
+        asked = OpenList(event, closing.released, signers, self._seats, committee, machine)
+        asked.due += machine.start()
+        self._open(asked)
+        yield Changed()
+
+    def _open(self, asked: OpenList | None) -> None:
+        """Let the kinds of tasks know of the list that is open."""
+        self.list = self.endorsing.list = self.confirming.list = self.sending.list = asked
+        self.making, self._sums, self._asked = False, [], []
+        if asked is None:
+            self.since = math.inf
+
+    # Answers, and trustees that come and go
+
+    def look(self) -> Steps:
+        closing, asked = self.state.closing, self.list
+        if asked is None or self.making:
+            return
+        if closing is None or closing.released != asked.released:  # it was given up
+            self._open(None)
+            return
+        self._notice(asked)
+        while asked.due and self.list is asked and not self.making:
+            yield from self._carry_out(closing, asked, asked.due.pop(0))
+        if self.list is asked and not self.making:
+            yield from self._ask_the_free(asked)
+
+    def _notice(self, asked: OpenList) -> None:
+        """Tell the machine which trustees came, left, or gave their tasks back."""
+        machine, dropped, self._dropped = asked.machine, self._dropped, {}
+        present = set(self.trustees.present(asked.seats))
+        for number, seat in enumerate(asked.seats):
+            if reason := dropped.get(seat.node):
+                asked.due += machine.refused(number, reason)
+            elif number in self._reachable and (number not in present or seat.node in dropped):
+                asked.due += machine.vanished(number)
+                self._reachable.discard(number)
+                self._asked = [one for one in self._asked if one.trustee != number]
+            if number in present and number not in self._reachable:
+                asked.due += machine.returned(number)
+        self._reachable = present
+
+    def _carry_out(self, closing: Closing, asked: OpenList, action: ReleaseAction) -> Steps:
+        if isinstance(action, AskEndorsement):
+            if self._work_of(asked, action.trustee, self.endorsing) is None:
+                yield from self.endorsing.ask(action.trustee)
+        elif isinstance(action, AskMasks):
+            self._asked.append(action)
+        elif isinstance(action, TakeOff):
+            self._sums.append(asked.came[action.trustee, action.seeds])
+        elif isinstance(action, ListMade):
+            yield Noted(self.now, notes.VersionUnmasked(closing.version, tuple(self._sums)))
+            yield from self._make(closing)
+            yield from self._convict(asked, action.liars)
+        elif isinstance(action, ListAborted):
+            faulty = asked.found_faulty()
+            told = "; ".join(f"{asked.seats[one].node}: {why}" for one, why in sorted(asked.machine.refusals.items()))
+            yield self._given_up(closing, f"{action.reason}{f' ({told})' if told else ''}")
+            for member in self._members:
+                if member.assignment in faulty:
+                    yield Faulty(member.node, member.assignment, MALFORMED_SEEDS)
+            yield from self._convict(asked, action.liars)
+
+    def _convict(self, asked: OpenList, liars: tuple[int, ...]) -> Steps:
+        for liar in liars:
+            yield Faulty(asked.seats[liar].node, 0, WRONG_MASKS)
+
+    def _ask_the_free(self, asked: OpenList) -> Steps:
+        """Put the questions about masks, one at a time to each trustee."""
+        for question in list(self._asked):
+            kind = self.sending if question.send else self.confirming
+            node = asked.seats[question.trustee].node
+            busy = any(self.state.works[number].kind in self._names for number in self.state.nodes[node].open)
+            if not busy and question.trustee in self._reachable:
+                self._asked.remove(question)
+                yield from kind.ask(question.trustee, question.seeds)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.endorsing.name, self.confirming.name, self.sending.name
+
+    def _work_of(self, asked: OpenList, number: int, kind: AboutList) -> Work | None:
+        """Return the open work of a kind that the trustee of a seat has for this list."""
+        works = (self.state.works[one] for one in self.state.nodes[asked.seats[number].node].open)
+        return next((work for work in works if work.kind == kind.name and work.base + 1 == asked.version), None)
+
+    def _make(self, closing: Closing) -> Steps:
+        self.making = True
+        made_of = closing.version, tuple(closing.slots), closing.rate, closing.scales, closing.masks
+        yield Aggregate(self.context.epoch, *made_of)
+
+    def _given_up(self, closing: Closing, reason: str) -> Unmade:
+        self._open(None)
+        return Unmade(self.context.epoch, closing.version, {}, {}, reason)
+
+    # Observations
+
+    def _noted(self, d: Noted) -> None:
+        """Note a trustee that lost its task, or gave it back."""
+        seats = self.list.seats if self.list is not None else ()
+        if isinstance(d.note, notes.Released) and any(seat.node == d.node for seat in seats):
+            declined = d.note.reason.startswith(notes.DECLINED)
+            self._dropped[d.node] = d.note.reason if declined else ""
+
+    def _judged(self, d: Judged) -> None:
+        """Note a trustee whose answer was refused."""
+        open_for = self.list.version if self.list is not None else 0
+        if d.verdict == "refused" and d.claim.result in ANSWERS and d.claim.base + 1 == open_for:
+            self._dropped[d.node] = d.reason or "its answer was refused"
+
+    # Time
+
+    def deadline(self) -> float:
+        """Return when the list is given up for want of trustees."""
+        if self.list is None or self.making or self.settings is None:
+            return math.inf
+        return self.since + self.settings.patience
+
+    def expire(self) -> Steps:
+        closing = self.state.closing
+        if closing is not None and self.now >= self.deadline():
+            yield self._given_up(closing, f"waited {self.now - self.since:.0f} s for {self.waiting_for}")
+
+    def excuse(self, seconds: float) -> None:
+        self.since += seconds
+
+    def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
+        return {Noted: self._noted, Judged: self._judged}
+
+    def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
+        return {Listed: self._listed}

@@ -1,0 +1,101 @@
+"""The stage that hides an update under masks, in place of the one that encodes it.
+
+The update is weighted and rounded to the run's ring, and one fresh mask for each seed of the committee is added. The
+rounded update is kept as well, for the worker's own progress.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from barnraise.compression.base import Codec
+from barnraise.compression.feedback import gathered
+from barnraise.core.errors import PayloadError, RunFailedError
+from barnraise.core.types import Masked
+from barnraise.privacy.masking.payload import UpdateOrigin, mask
+from barnraise.privacy.masking.ring import Ring
+from barnraise.privacy.masking.seats import committee_of
+from barnraise.privacy.masking.terms import MaskTerms
+from barnraise.trust.signatures import RunId, Signer
+from barnraise.wire.messages import Masks
+from barnraise.worker.stages import NOT_FINITE, Draft, WorkerStage
+
+
+@dataclass(frozen=True)
+class MaskedMember:
+    """A node's part in a masked run: the run, its name, its signing key, and the committee that its owner accepts.
+
+    `committee` is a digest; "": any committee.
+    """
+
+    run: RunId
+    node: str
+    signer: Signer
+    committee: str = ""
+
+
+@dataclass(frozen=True)
+class _Next:
+    """The next update: its task, the share of the task that was done, and the digest of the version it began at."""
+
+    task: Masked
+    share: float
+    model: str
+
+
+class Mask(WorkerStage):
+    """Rounds the update of the current task to the ring and adds its masks.
+
+    `plain` encodes the rounded update.
+    """
+
+    def __init__(self, masks: Masks, plain: Codec) -> None:
+        self.settings, self._plain = masks, plain
+        self.ring = Ring(masks.value_bits, masks.most_members, masks.limit)
+        self.membership: MaskedMember | None = None
+        self._next: _Next | None = None
+
+    def begin(self, task: Masked, steps: int, age: int, model: str) -> None:
+        """Take the terms of the next update: of `steps` steps of `task`, `age` versions old as it is encoded.
+
+        `model` is the digest of the version that the task began at.
+        """
+        freshness = self.settings.freshness[min(age, len(self.settings.freshness) - 1)]
+        share = freshness * steps / max(1, task.local_steps)
+        self._next = _Next(task, task.weight * share, model)
+
+    def forward(self, update: Draft) -> None:
+        coming, member = self._next, self.membership
+        assert coming is not None, "the task is known"
+        assert member is not None, "the node is known"
+        self._next = None
+        task, committee = coming.task, committee_of(coming.task.committee, self.settings.colluding)
+        if member.committee not in ("", committee.digest):
+            raise RunFailedError(
+                f"the run's committee of trustees has the digest {committee.digest}, but --trustees says "
+                f"{member.committee}: ask the host why it differs, and join with the other digest if you agree"
+            )
+        values = gathered(update.vector, update.covered).numpy()
+        terms = MaskTerms(member.run, self.ring, values.size, committee)
+        words = self.ring.quantise(values, self.ring.weight(coming.share))
+        mean, _ = self.ring.decode(words, 1)
+        update.encoded = self._plain.encode(torch.from_numpy(mean), update.version)
+        origin = UpdateOrigin(member.node, task.id, task.base, coming.model)
+        update.masked = mask(terms, origin, words, member.signer)
+
+
+class Bound(WorkerStage):
+    """Scales an update down to an L2 norm of at most `limit`, before it is encoded."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def forward(self, update: Draft) -> None:
+        norm = float(torch.linalg.vector_norm(gathered(update.vector, update.covered), dtype=torch.float64))
+        if not math.isfinite(norm):
+            raise PayloadError(NOT_FINITE)
+        if norm > self.limit:
+            update.vector *= self.limit / norm

@@ -1,0 +1,235 @@
+"""Masked updates from workers through a list to trustees and back: the sums are those of updates without masks."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from zmq.utils import z85
+
+from barnraise import compression
+from barnraise.controller.state.actions import Held, Slot
+from barnraise.controller.state.effects import Listed, ListMembers, Member
+from barnraise.controller.tensors.unmasker import Unmasker
+from barnraise.core.errors import PayloadError, ProblemError, RunFailedError, VersionRefusedError
+from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask
+from barnraise.privacy.masking.ring import Ring
+from barnraise.privacy.masking.seats import blank_committee, committee_of
+from barnraise.privacy.masking.terms import MaskTerms
+from barnraise.transport import Keys
+from barnraise.trust.signatures import RunId
+from barnraise.wire.messages import Masks
+from barnraise.worker.masking import Mask, MaskedMember
+from barnraise.worker.trustee import TrusteeExecutor
+from barnraise.worker.update_path import UpdatePath
+
+RUN, SIZE = RunId("run", "key"), 300
+MASKS = Masks(value_bits=12, most_members=8, limit=0.5, size=SIZE, colluding=1, group=2, least=2)
+NODES = ("ann", "bob", "cy", "di")
+
+
+class Club:
+    """Workers and trustees of one run, with their keys, in folders of their own."""
+
+    def __init__(self, folder: Path, masks: Masks = MASKS) -> None:
+        self.masks = masks
+        self.keys = {name: Keys.generate() for name in (*NODES, "t1", "t2", "t3", "t4")}
+        self.folders = {name: folder / name for name in ("t1", "t2", "t3", "t4")}
+        self.seats = tuple(
+            Seat(name, z85.decode(self.keys[name].public.encode()).hex(), self.keys[name].signer.public)
+            for name in self.folders
+        )
+        self.trustees = {name: self.trustee(name) for name in self.folders}
+        ring = Ring(masks.value_bits, masks.most_members, masks.limit)
+        self.unmasker = Unmasker(MaskTerms(RunId(""), ring, SIZE, blank_committee(4, 1)), masks.group)
+        self.payloads: dict[int, bytes] = {}
+        self.plain: dict[int, np.ndarray[Any, Any]] = {}
+
+    def trustee(self, name: str) -> TrusteeExecutor:
+        return TrusteeExecutor(RUN, name, self.keys[name], self.masks, self.folders[name])
+
+    def update(self, node: str, assignment: int, values: torch.Tensor, weight: float = 1.0, **member: Any) -> None:
+        plain = compression.create("none")
+        mask = Mask(self.masks, plain)
+        mask.membership = MaskedMember(RUN, node, self.keys[node].signer, **member)
+        task = Masked(
+            id=assignment, base=0, batches=Batches((), 1, 0), tokens=8, local_steps=2, learning_rate=0.1, rung=0,
+            parameters=(0, SIZE), max_staleness=9, committee=self.seats, weight=weight,
+        )  # fmt: skip
+        path = UpdatePath(plain, error_feedback=False, decay=1.0, update_clip=None, mask=mask)
+        mask.begin(task, 2, 0, digest("v0"))
+        sent = path.send(values.clone(), torch.zeros(SIZE))
+        self.payloads[assignment], self.plain[assignment] = bytes(sent.data), sent.decoded()
+
+    def members(self, numbers: dict[int, str]) -> tuple[Member, ...]:
+        return tuple(
+            Member(number, node, self.keys[node].signer.public, 0, digest("v0")) for number, node in numbers.items()
+        )
+
+    def listed(self, numbers: dict[int, str], nonce: str = "nonce") -> Listed:
+        asked = ListMembers(
+            1, RUN, version=1, model=digest("v0"), nonce=digest(nonce), members=self.members(numbers),
+            committee=self.seats,
+        )  # fmt: skip
+        return self.unmasker.listed(asked, self.payloads.__getitem__)
+
+    def about(self, found: Listed, numbers: dict[int, str], name: str) -> dict[str, Any]:
+        return {
+            "members": found.content,
+            "signers": tuple(self.keys[node].signer.public for node in numbers.values()),
+            "shares": found.shares[list(self.folders).index(name)],
+            "committee": self.seats,
+        }
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture
+def club(tmp_path: Path) -> Club:
+    return Club(tmp_path)
+
+
+def filled(club: Club) -> dict[int, str]:
+    numbers = dict(enumerate(NODES, 1))
+    for number, node in numbers.items():
+        generator = torch.Generator().manual_seed(number)
+        club.update(node, number, 0.1 * torch.randn(SIZE, generator=generator), weight=number / 4)
+    return numbers
+
+
+def slots_of(numbers: dict[int, str]) -> list[Slot]:
+    return [Slot(node, (0, SIZE), (Held(number, 1.0, 0),)) for number, node in numbers.items()]
+
+
+def endorsements(club: Club, found: Listed, numbers: dict[int, str], names: tuple[str, ...]) -> tuple[str, ...]:
+    signed = {}
+    for name in names:
+        answer = club.trustees[name].endorse(Endorse(id=1, base=0, **club.about(found, numbers, name)))
+        assert answer.endorsement, answer.reason
+        signed[name] = answer.endorsement
+    return tuple(signed.get(name, "") for name in club.folders)
+
+
+def unmasked(club: Club, found: Listed, numbers: dict[int, str], signed: tuple[str, ...]) -> dict[int, bytes]:
+    """Ask two trustees for all four seeds: t1 knows all but its own."""
+    payloads = {}
+    for number, (name, seeds) in enumerate((("t1", (1, 4)), ("t2", (0, 1))), 100):
+        about = club.about(found, numbers, name)
+        sent = club.trustees[name].unmask(Unmask(id=number, base=0, endorsements=signed, seeds=seeds, **about))
+        payloads[number] = bytes(club.trustees[name].payloads[number].data)
+        other = "t3" if seeds != (1, 4) else None
+        if other:
+            told = club.trustees[other].confirm(
+                Confirm(id=9, base=0, endorsements=signed, seeds=seeds, **club.about(found, numbers, other))
+            )
+            assert told.digest == sent.payload.digest
+    return payloads
+
+
+def test_sums_under_masks_equal_those_of_the_rounded_updates(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    assert (found.void, found.num_groups) == ({}, 2)
+    masks = unmasked(club, found, numbers, endorsements(club, found, numbers, ("t1", "t2", "t3")))
+    club.payloads |= masks
+    sums = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    assert sorted(len(one.nodes) for one in sums) == [2, 2]
+    for one in sums:
+        members = [number for number, node in numbers.items() if node in one.nodes]
+        weights = np.array([number / 4 for number in members])
+        expected = sum(weight * club.plain[number] for weight, number in zip(weights, members, strict=True))
+        mean = np.empty(SIZE, np.float32)
+        one.read(0, mean)
+        assert np.allclose(mean, expected / weights.sum(), atol=2e-4)
+        assert one.weight == pytest.approx(weights.sum(), rel=1e-3)
+
+
+def test_a_payload_alone_is_noise(club: Club) -> None:
+    club.update("ann", 1, torch.zeros(SIZE))
+    club.update("ann", 2, torch.zeros(SIZE))
+    first, second = (np.frombuffer(club.payloads[number][-400:], np.uint8) for number in (1, 2))
+    assert (first != second).mean() > 0.9
+
+
+def test_sums_with_a_wrong_mask_are_no_version(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    masks = unmasked(club, found, numbers, endorsements(club, found, numbers, ("t1", "t2", "t3")))
+    club.payloads |= {**masks, 100: masks[101]}
+    with pytest.raises(VersionRefusedError, match="the sum of"):
+        club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+
+
+def test_trustees_release_nothing_without_a_quorum(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    signed = endorsements(club, found, numbers, ("t1", "t2"))
+    about = club.about(found, numbers, "t1")
+    with pytest.raises(ProblemError, match="2 trustees signed this list, 3 must"):
+        club.trustees["t1"].unmask(Unmask(id=5, base=0, endorsements=signed, seeds=(1, 4), **about))
+    told = club.trustees["t1"].confirm(Confirm(id=5, base=0, endorsements=signed, seeds=(1, 4), **about))
+    assert "3 must" in told.reason
+
+
+def test_a_trustee_signs_an_update_in_one_list_also_after_a_restart(club: Club) -> None:
+    numbers = filled(club)
+    first = club.listed(numbers)
+    endorsements(club, first, numbers, ("t1",))
+    fewer = {number: node for number, node in numbers.items() if number > 2}
+    second = club.listed(fewer, "another nonce")
+    club.trustees["t1"]._journal.close()
+    again = club.trustee("t1")
+    refused = again.endorse(Endorse(id=2, base=0, **club.about(second, fewer, "t1")))
+    assert not refused.endorsement
+    assert refused.faulty == (3, 4)
+    assert "another list" in refused.reason
+    same = again.endorse(Endorse(id=3, base=0, **club.about(first, numbers, "t1")))
+    assert same.endorsement
+
+
+def test_a_trustee_refuses_lists_of_one_and_other_keys_of_known_members(club: Club) -> None:
+    numbers = filled(club)
+    alone = club.listed({1: "ann"})
+    refused = club.trustees["t1"].endorse(Endorse(id=1, base=0, **club.about(alone, {1: "ann"}, "t1")))
+    assert "at least 2" in refused.reason
+    found = club.listed(numbers, "another nonce")
+    club.keys["ann"] = Keys.generate()
+    changed = club.trustees["t1"].endorse(Endorse(id=2, base=0, **club.about(found, numbers, "t1")))
+    assert "other signing keys than before are named for ann" in changed.reason
+
+
+def test_an_update_that_another_key_signed_is_in_no_list(club: Club) -> None:
+    numbers = filled(club)
+    club.keys["bob"] = Keys.generate()
+    assert set(club.listed(numbers).void) == {2}
+
+
+def test_a_worker_accepts_the_committee_that_its_owner_named(club: Club) -> None:
+    digest_of_all = committee_of(club.seats, 1).digest
+    club.update("ann", 1, torch.zeros(SIZE), committee=digest_of_all)
+    with pytest.raises(RunFailedError, match="--trustees says"):
+        club.update("ann", 2, torch.zeros(SIZE), committee="0" * 64)
+
+
+def test_a_trustee_without_a_seat_and_a_foreign_payload_are_refused(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    about = club.about(found, numbers, "t1")
+    others = replace_seats(club.seats)
+    refused = club.trustees["t1"].endorse(Endorse(id=1, base=0, **(about | {"committee": others})))
+    assert "no seat" in refused.reason
+    club.payloads[1] = club.payloads[1][:-1]
+    with pytest.raises(PayloadError):
+        club.unmasker.sums(1, slots_of(numbers), (), club.payloads.__getitem__)
+
+
+def replace_seats(seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
+    key = Keys.generate()
+    other = Seat("t1", z85.decode(key.public.encode()).hex(), key.signer.public)
+    return (other, *seats[1:])
