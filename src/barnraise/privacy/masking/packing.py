@@ -71,7 +71,7 @@ def _folded(part: Array, width: int) -> Array:
     each = 8 // width
     runs = np.zeros((each, -(-part.size // each)), np.uint8)
     runs.reshape(-1)[: part.size] = part & ((1 << width) - 1)
-    out = runs[0].copy()
+    out: Array = runs[0].copy()
     for place in range(1, each):
         out |= runs[place] << (width * place)
     return out

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from barnraise.privacy.attacks.base import AttackTrial, PrivacyAttack
-from barnraise.privacy.attacks.protections import GroupSum, MaskedUpdate
+from barnraise.privacy.attacks.protections import GroupSum, MaskedMessage
 from barnraise.privacy.attacks.protocol.masked_group import OTHER_MODEL, MaskedGroup
 from barnraise.privacy.attacks.setting import AttackSetting
 
@@ -39,7 +39,7 @@ class MaliciousHost(PrivacyAttack):
         updates = [setting.update(rows)[:VALUES] for rows in setting.draw(rng, MEMBERS)]
         clip = float(torch.stack(updates).abs().max()) + 1e-12
         group = MaskedGroup(updates, clip)
-        if not isinstance(setting.protection, GroupSum | MaskedUpdate):
+        if not isinstance(setting.protection, GroupSum | MaskedMessage):
             group.member(0)
             return AttackTrial(likeness(setting.protection.seen(updates, rng), updates[0]), read(group))
         found = act(group)
