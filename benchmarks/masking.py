@@ -89,7 +89,7 @@ class Club:
         return UpdateOrigin(f"n{number}", number, 0, MODEL)
 
     def payload(self, number: int) -> bytes:
-        """What one worker does for one update."""
+        """Do the work of one worker for one update."""
         return mask(self.terms, self.origin(number), self.words(number), self.members[number])
 
     def listed(self, updates: list[MaskedUpdate]) -> MemberList:
@@ -120,7 +120,7 @@ class Club:
 def release(
     club: Club, machine: TrusteeMachine, members: MemberList, shares: list[bytes], signed: dict[str, str]
 ) -> Any:
-    """What one trustee does for one list: the sums that it sends, and the digests that it confirms."""
+    """Do the work of one trustee for one list: the sums that it sends, and the digests that it confirms."""
     number, width = machine.settings.number, club.committee.collude + 1
     portions = [one for one in club.committee.portions(range(club.committee.size)) if number in one.knowers[:width]]
     work = machine.give(members, shares, signed, [one.seeds for one in portions])
@@ -135,7 +135,7 @@ def release(
 
 
 def admit(club: Club, payloads: list[bytes]) -> tuple[list[MaskedUpdate], GroupSums]:
-    """What the controller does with updates as they arrive."""
+    """Do the work of the controller with updates as they arrive."""
     sums = GroupSums(club.terms, [range(len(payloads))])
     updates = []
     for number, payload in enumerate(payloads):
@@ -149,7 +149,7 @@ def admit(club: Club, payloads: list[bytes]) -> tuple[list[MaskedUpdate], GroupS
 def finish(
     club: Club, sums: GroupSums, signed: dict[str, str], members: MemberList, sent: dict[Any, Any], told: dict[Any, Any]
 ) -> Any:
-    """What the controller does once trustees answered."""
+    """Do the work of the controller once trustees answered."""
     assert len(members.endorsers(signed, club.committee)) == club.committee.size
     for portion, packed in sent.items():
         assert sums_digest([packed]) == told[portion]

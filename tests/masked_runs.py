@@ -14,7 +14,7 @@ from barnraise.controller.state import events as ev
 from barnraise.controller.state.actions import Action, Journal, Receive, Send
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.invariants import validate
-from barnraise.controller.state.settings import MaskSettings
+from barnraise.controller.state.settings import MaskSettings, ProtectionSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.core.types import (
@@ -47,7 +47,8 @@ MASKS = MaskSettings(
     most_tokens=12,
     sum_bytes=100,
 )
-SETTINGS = replace(engine_settings(asynchronous=True, buffer_size=2, tokens=10**6), masks=MASKS)
+PLAIN = engine_settings(asynchronous=True, buffer_size=2, tokens=10**6)
+SETTINGS = replace(PLAIN, payloads=replace(PLAIN.payloads, protection=ProtectionSettings(masks=MASKS)))
 RUN = SETTINGS.run
 WORKERS, TRUSTEES = ("ann", "bob"), ("t1", "t2", "t3", "t4")
 SIGNERS = {name: Signer(name.encode().ljust(32, b".")) for name in (*WORKERS, *TRUSTEES, "cy", "di", "eve")}

@@ -8,7 +8,7 @@ import pytest
 from tests.state_machine.engine import Engine, answer_to, engine_settings
 
 from barnraise.controller.state.fold import apply
-from barnraise.controller.state.settings import PrivacySettings
+from barnraise.controller.state.settings import PrivacySettings, ProtectionSettings
 from barnraise.controller.state.state import State
 from barnraise.core.types import Train, name_of
 from barnraise.ledger.decisions import Assigned, Noted
@@ -21,7 +21,7 @@ TRAIN = name_of(Train)
 def engine(unit: str, most: int) -> Engine:
     """A run whose epsilon is its number of steps: the machine does not know how it is computed."""
     budget = PrivacyBudget(unit, 1.0, 0.5, float(most), 1e-5, most)
-    return Engine(engine_settings(privacy=PrivacySettings(budget, float), max_local_steps=2))
+    return Engine(engine_settings(protection=ProtectionSettings(PrivacySettings(budget, float)), max_local_steps=2))
 
 
 def again(found: Engine) -> Spending:

@@ -21,6 +21,7 @@ from barnraise.controller.state.settings import (
     PatienceSettings,
     PayloadSettings,
     PrivacySettings,
+    ProtectionSettings,
     RowNeeds,
     ScoreSettings,
     TaskSettings,
@@ -120,7 +121,7 @@ def engine_settings(
             max_norm=trust.max_update_norm,
             checkpoint_bytes=payload_growth(plan, exchanged),
             reach=reach(plan, exchange),
-            privacy=budget_settings(plan),
+            protection=ProtectionSettings(budget_settings(plan), mask_settings(plan, exchanged)),
         ),
         tasks=TaskSettings(
             rows=rows,
@@ -163,7 +164,6 @@ def engine_settings(
         ),
         audits=AuditSettings(trust.audits, secret, TOLERANCE[training.precision], PERTURBATION[training.precision]),
         scores=ScoreSettings(trust.scores, secret),
-        masks=mask_settings(plan, exchanged),
     )
 
 

@@ -46,12 +46,11 @@ from barnraise.controller.versions.arrivals import Arrivals
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
-from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks
+from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks, Trustees
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
-from barnraise.controller.versions.trustees import Trustees
 from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from barnraise.controller.state import folding, gathering, plain_notes
+from barnraise.controller.state import folding, gathering
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.node_estimates import learn, observe_rate, observe_travel
 from barnraise.controller.state.state import (
@@ -93,7 +93,7 @@ def _assigned(state: State, d: Assigned) -> None:
         state.works[d.redo] = msgspec.structs.replace(twin, cohorts=(*twin.cohorts, cohorts[-1]))
     state.works[d.assignment] = work
     if work.task.summed_only:
-        state.digests[work.base] = state.newest.digest
+        state.record.digests[work.base] = state.newest.digest
     state.nodes[d.node].open.append(d.assignment)
     state.nodes[d.node].tally.turns += work.task.trains
     if work.task.trains and state.progress.spending is not None:
@@ -295,19 +295,19 @@ _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Flushing: _flushing,
     notes.Tuned: _tuned,
     notes.Evaluated: _evaluated,
-    notes.Measured: plain_notes.measured,
-    notes.Disputed: plain_notes.disputed,
-    notes.Checkpointed: plain_notes.checkpointed,
-    notes.Traffic: plain_notes.traffic,
-    notes.BufferSize: plain_notes.buffer_size,
-    notes.PrivacyBudget: plain_notes.privacy_budget,
-    notes.PrivacySpent: plain_notes.privacy_spent,
-    notes.Paused: plain_notes.paused,
-    notes.Continued: plain_notes.paused,
-    notes.HostPaused: plain_notes.host_paused,
-    notes.HostContinued: plain_notes.host_continued,
-    notes.Stopping: plain_notes.stopping,
-    notes.Finished: plain_notes.finished,
+    notes.Measured: folding.measured,
+    notes.Disputed: folding.disputed,
+    notes.Checkpointed: folding.checkpointed,
+    notes.Traffic: folding.traffic,
+    notes.BufferSize: folding.buffer_size,
+    notes.PrivacyBudget: folding.privacy_budget,
+    notes.PrivacySpent: folding.privacy_spent,
+    notes.Paused: folding.paused,
+    notes.Continued: folding.paused,
+    notes.HostPaused: folding.host_paused,
+    notes.HostContinued: folding.host_continued,
+    notes.Stopping: folding.stopping,
+    notes.Finished: folding.finished,
 }
 """The notes that change the state; all others are for the reader of the ledger."""
 

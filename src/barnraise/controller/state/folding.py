@@ -1,4 +1,7 @@
-"""The effect of decisions about versions on the controller's state, as a part of `fold`."""
+"""The effect of decisions about versions, and of notes that set single facts, on the controller's state.
+
+`fold` calls these functions.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from barnraise.controller.state.actions import Slot
 from barnraise.controller.state.state import Closing, Newest, State
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
+from barnraise.privacy.spending import Spending
 
 
 def version_closed(state: State, d: VersionClosed) -> None:
@@ -63,9 +67,11 @@ def version_made(state: State, d: VersionMade) -> None:
     assert closing.version == d.version
     over, state.newest = state.newest, Newest(d.version, d.digest, d.time)
     gathering.tidy(state, [over.round])
-    if state.digests:
+    if state.record.digests:
         open_yet = {work.base for work in (*state.works.values(), *state.merging.values()) if work.task.summed_only}
-        state.digests = {version: digest for version, digest in state.digests.items() if version in open_yet}
+        state.record.digests = {
+            version: digest for version, digest in state.record.digests.items() if version in open_yet
+        }
     state.totals.version_tokens += closing.tokens
     for slot in closing.slots:
         node = state.nodes[slot.node]
@@ -88,9 +94,71 @@ def version_unmasked(state: State, d: Noted, note: notes.VersionUnmasked) -> Non
 
 
 def excluded(state: State, d: Noted, note: notes.Excluded) -> None:
-    """Exclude the slots of these nodes from the version; their contributions count as before."""
+    """Leave the slots of these nodes out of the version; their contributions count as before."""
     closing = state.closing
     if closing is not None and closing.version == note.version:
         closing.slots = [
             msgspec.structs.replace(slot, excluded=True) if slot.node in note.nodes else slot for slot in closing.slots
         ]
+
+
+def measured(state: State, d: Noted, note: notes.Measured) -> None:
+    """Keep the newest version that the run's metrics measured."""
+    state.record.measured, state.record.measured_tokens = note.version, note.tokens
+
+
+def disputed(state: State, d: Noted, note: notes.Disputed) -> None:
+    """Keep the newest version about whose loss owners disagree."""
+    state.record.disputed = note.version
+
+
+def checkpointed(state: State, d: Noted, note: notes.Checkpointed) -> None:
+    """Keep the newest checkpoint."""
+    state.record.checkpoint, state.record.checkpoint_time = note.version, d.time
+
+
+def traffic(state: State, d: Noted, note: notes.Traffic) -> None:
+    """Keep the bytes so far."""
+    state.totals.bytes_up, state.totals.bytes_down = note.up, note.down
+
+
+def privacy_budget(state: State, d: Noted, note: notes.PrivacyBudget) -> None:
+    """Begin to count what is spent of a budget of differential privacy."""
+    if state.progress.spending is None:
+        state.progress.spending = Spending(note.unit)
+
+
+def privacy_spent(state: State, d: Noted, note: notes.PrivacySpent) -> None:
+    """Keep the count that was noted last."""
+    if state.progress.spending is not None:
+        state.progress.spending.told = note.steps
+
+
+def buffer_size(state: State, d: Noted, note: notes.BufferSize) -> None:
+    """Keep the number K of nodes."""
+    state.buffer.size = note.nodes
+
+
+def paused(state: State, d: Noted, note: notes.Paused | notes.Continued) -> None:
+    """Keep why the aggregation rule pauses work, or that it does not."""
+    state.progress.paused = note.reason
+
+
+def host_paused(state: State, d: Noted, note: notes.HostPaused) -> None:
+    """Keep why the host paused the run."""
+    state.progress.host_paused = note.why
+
+
+def host_continued(state: State, d: Noted, note: notes.HostContinued) -> None:
+    """End the host's pause."""
+    state.progress.host_paused, state.progress.continued = "", d.time
+
+
+def stopping(state: State, d: Noted, note: notes.Stopping) -> None:
+    """Keep why the run ends, which ends the host's pause."""
+    state.progress.stopping, state.progress.host_paused = note.reason, ""
+
+
+def finished(state: State, d: Noted, note: notes.Finished) -> None:
+    """Keep that the run is over, and why."""
+    state.progress.finished = note.reason

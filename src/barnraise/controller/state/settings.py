@@ -55,6 +55,31 @@ class PrivacySettings:
 
 
 @dataclass(frozen=True)
+class MaskSettings:
+    """Settings of masked sums: how many trustees there are, and how many may collude.
+
+    A version has updates of `least` nodes or more, and of `most`. The controller waits for trustees for `patience`
+    seconds, then gives the list up. `most_tokens` are those of the heaviest task, `sum_bytes` those of a group's sum.
+    """
+
+    trustees: int
+    colluding: int
+    least: int
+    most: int
+    patience: float
+    most_tokens: int
+    sum_bytes: int
+
+
+@dataclass(frozen=True)
+class ProtectionSettings:
+    """Protections of updates: the budget of what they tell of a row or a site, and masks; None where there are none."""
+
+    privacy: PrivacySettings | None = None
+    masks: MaskSettings | None = None
+
+
+@dataclass(frozen=True)
 class PayloadSettings:
     """The published vector, and the sizes of payloads."""
 
@@ -68,8 +93,8 @@ class PayloadSettings:
     max_norm: float | None  # largest norm of an update (L2); None: longer ones are shortened to the limit of their task
     checkpoint_bytes: float = math.inf  # bytes of payloads after which a checkpoint is taken early
     reach: Reach = field(default_factory=Reach)  # the longest update
-    privacy: PrivacySettings | None = None  # the budget of what they tell of a row or a site
     by_range: bool = False  # nodes have ranges of their own: K and the least number of nodes are those of each range
+    protection: ProtectionSettings = ProtectionSettings()
 
     @property
     def last_codec(self) -> int:
@@ -216,23 +241,6 @@ class ScoreSettings:
 
 
 @dataclass(frozen=True)
-class MaskSettings:
-    """Settings of masked sums: how many trustees there are, and how many may collude.
-
-    A version has updates of `least` nodes or more, and of `most`. The controller waits for trustees for `patience`
-    seconds, then gives the list up. `most_tokens` are those of the heaviest task, `sum_bytes` those of a group's sum.
-    """
-
-    trustees: int
-    colluding: int
-    least: int
-    most: int
-    patience: float
-    most_tokens: int
-    sum_bytes: int
-
-
-@dataclass(frozen=True)
 class EngineSettings:
     """All settings of the machine from the run file, the dataset and the model."""
 
@@ -248,7 +256,6 @@ class EngineSettings:
     evaluations: EvaluationSettings
     audits: AuditSettings = AuditSettings()
     scores: ScoreSettings = ScoreSettings()
-    masks: MaskSettings | None = None  # None: updates are sent in clear
 
     @property
     def flush_patience(self) -> float:

@@ -303,7 +303,7 @@ class Record(msgspec.Struct):
     """Facts about the run's versions.
 
     Their losses, the findings for the next one, the newest about whose loss owners disagreed, the newest checkpoint,
-    and the newest version that was measured by the run's metrics.
+    and the newest version that was measured by the run's metrics; the digests of those that masked work began at.
     """
 
     evaluations: list[tuple[int, float]] = []
@@ -313,6 +313,7 @@ class Record(msgspec.Struct):
     checkpoint_time: float = 0.0
     measured: int = -1
     measured_tokens: int = 0  # in that version
+    digests: dict[int, str] = {}  # digests of the versions that masked work began at
 
 
 class Progress(msgspec.Struct):
@@ -340,7 +341,6 @@ class State(msgspec.Struct):
     works: dict[int, Work] = {}
     redo: dict[int, Work] = {}  # lost work, the longest lost first
     merging: dict[int, Work] = {}  # accepted, and in no version yet; `tokens` are those credited
-    digests: dict[int, str] = {}  # digests of the versions that masked work began at
     cohorts: dict[int, Cohort] = {}
     newest: Newest = msgspec.field(default_factory=Newest)
     buffer: OpenBuffer = msgspec.field(default_factory=OpenBuffer)

@@ -24,8 +24,8 @@ from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
 from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
+from barnraise.controller.versions.endorsing import Trustees
 from barnraise.controller.versions.loss_gate import LossGate
-from barnraise.controller.versions.trustees import Trustees
 from barnraise.controller.versions.unmasking import Unmasking, slots_for_version
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.types import Ranges
@@ -164,7 +164,7 @@ class Buffer(Part):
             return
         if reason == "flush":
             yield Noted(self.now, notes.Flushing(state.num_live))
-        held = slots_for_version(state, self.settings.masks)
+        held = slots_for_version(state, self.settings.payloads.protection.masks)
         numbers = tuple(one.assignment for share in held for one in share.contributions)
         tokens = state.buffer.tokens
         if len(numbers) < state.buffer.num_contributions:
@@ -294,7 +294,7 @@ class Buffer(Part):
     @property
     def _least(self) -> int:
         """Return the least number of nodes for a version at present: the aggregation rule's, or the masks'."""
-        state, masks = self.state, self.settings.masks
+        state, masks = self.state, self.settings.payloads.protection.masks
         if masks is not None:
             return masks.least
         if not self.versions.yields:
@@ -305,7 +305,9 @@ class Buffer(Part):
 
     @property
     def _needing(self) -> str:
-        return "the aggregation rule" if self.settings.masks is None else "privacy.secure_aggregation"
+        return (
+            "the aggregation rule" if self.settings.payloads.protection.masks is None else "privacy.secure_aggregation"
+        )
 
     def lacks(self, node: NodeState, others: Iterable[str] = ()) -> bool:
         """Return whether the next version cannot be made without this node.

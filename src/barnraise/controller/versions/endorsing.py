@@ -1,4 +1,7 @@
-"""The tasks of trustees about a list: to endorse it, to send sums of masks, and to confirm those of other trustees."""
+"""The trustees of a run, which hold the seeds of masks, and their tasks about a list of masked updates.
+
+They endorse the list, send sums of masks, and confirm those of other trustees.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,52 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnraise.controller.fleet.cost_model import CostModel
+from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.effects import Listed
-from barnraise.controller.state.part import Context, Steps
+from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import Work
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.core.ranges import numbers_in, of_numbers
-from barnraise.core.types import Confirm, Confirmed, Endorse, Endorsed, Ranges, Result, Seats, Unmask, Unmasked
+from barnraise.core.types import Confirm, Confirmed, Endorse, Endorsed, Ranges, Result, Seat, Seats, Unmask, Unmasked
 from barnraise.ledger.decisions import Assigned, Terms
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.release import ReleaseAction, ReleaseMachine
+from barnraise.transport.identity import hexadecimal
+from barnraise.trust.roles import TRUSTEE
 from barnraise.trust.signatures import endorsed, verified
 
 NOT_OPEN = "the list is not open any more"
+
+
+class Trustees(Part):
+    """Derives the seats from the ledger: they belong to the first trustees that enrolled and were not revoked."""
+
+    def __init__(self, context: Context, records: NodeRecords) -> None:
+        super().__init__(context)
+        self.records, self.settings = records, context.settings.payloads.protection.masks
+
+    @property
+    def seats(self) -> Seats:
+        """Return the seats, in the order in which their trustees enrolled."""
+        if self.settings is None:
+            return ()
+        able = (node for node in self.state.nodes.values() if node.badge.role == TRUSTEE and not node.revoked)
+        taken = zip(range(self.settings.trustees), able, strict=False)
+        return tuple(Seat(node.id, hexadecimal(node.badge.key), node.badge.signer) for _, node in taken)
+
+    @property
+    def lacks(self) -> str:
+        """Return which trustees a masked run lacks before it can train; empty when it lacks none."""
+        if self.settings is None or (there := len(self.seats)) == self.settings.trustees:
+            return ""
+        return (
+            f"{there} of {self.settings.trustees} trustees have joined; make invites for the others with "
+            "`barnraise invite RUN_DIR --role trustee`"
+        )
+
+    def present(self, seats: Seats) -> list[int]:
+        """Return the numbers of the seats whose trustees take part now."""
+        return [number for number, seat in enumerate(seats) if seat.node in self.records.present]
 
 
 @dataclass
@@ -169,7 +206,7 @@ class SendingMasks(Confirming):
 
     def __init__(self, context: Context, cost_model: CostModel) -> None:
         super().__init__(context, cost_model)
-        self.settings = context.settings.masks
+        self.settings = context.settings.payloads.protection.masks
 
     def refuse(self, result: Result, work: Work, version: int) -> str:
         assert isinstance(result, Unmasked)

@@ -22,7 +22,7 @@ class PrivacyBudgetPart(Part):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.settings = context.settings.payloads.privacy
+        self.settings = context.settings.payloads.protection.privacy
 
     def allows(self, node: str, rows: Sequence[RowRange], steps: int) -> bool:
         """Return whether the budget has room for a training task of `steps` steps on these rows."""

@@ -19,8 +19,7 @@ from barnraise.controller.state.events import Changed, Event, Faulty
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import MaskSettings
 from barnraise.controller.state.state import Closing, State, Work
-from barnraise.controller.versions.endorsing import AboutList, Confirming, Endorsing, OpenList, SendingMasks
-from barnraise.controller.versions.trustees import Trustees
+from barnraise.controller.versions.endorsing import AboutList, Confirming, Endorsing, OpenList, SendingMasks, Trustees
 from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, name_of
 from barnraise.core.units import count_text
 from barnraise.ledger import notes
@@ -69,7 +68,7 @@ class Unmasking(Part):
         sending: SendingMasks,
     ) -> None:
         super().__init__(context)
-        self.settings, self.trustees = context.settings.masks, trustees
+        self.settings, self.trustees = context.settings.payloads.protection.masks, trustees
         self.endorsing, self.confirming, self.sending = endorsing, confirming, sending
         self.list: OpenList | None = None
         self.making = False  # whether the version is being made of the sums
@@ -126,7 +125,7 @@ class Unmasking(Part):
     def _member(self, number: int) -> Member:
         work = self.state.merging[number]
         signer = self.state.nodes[work.node].badge.signer
-        return Member(number, work.node, signer, work.base, self.state.digests[work.base])
+        return Member(number, work.node, signer, work.base, self.state.record.digests[work.base])
 
     def _listed(self, event: Listed) -> Steps:
         closing = self.state.closing

@@ -139,7 +139,7 @@ class Dispatch(Part):
 
         A version takes one of each node: others wait for the next one, and become stale.
         """
-        if self.settings.masks is None:
+        if self.settings.payloads.protection.masks is None:
             return False
         coming = sum(self.state.works[number].task.summed_only for number in node.open)
         return coming + self.state.buffer.count(node.id) >= MOST_AHEAD

@@ -18,10 +18,10 @@ from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
+from barnraise.controller.versions.endorsing import Trustees
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.task_kind import TaskKind
-from barnraise.controller.versions.trustees import Trustees
 from barnraise.controller.work.admission import refuse_transcript, refuse_update
 from barnraise.controller.work.shard_cursors import ShardCursors, in_lanes
 from barnraise.core.types import (
@@ -62,7 +62,7 @@ class Training(TaskKind):
         privacy: PrivacyBudgetPart,
         trustees: Trustees,
     ) -> None:
-        self.masks = context.settings.masks
+        self.masks = context.settings.payloads.protection.masks
         if self.masks is not None:
             self.task = Masked
         super().__init__(context, cost_model)
