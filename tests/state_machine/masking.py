@@ -211,7 +211,7 @@ class History:
         for place, entry in enumerate(self.list.entries):
             self.total.add(place, self.members.updates[entry.assignment])
         self.open: list[ReleaseAction] = []
-        self.received: dict[tuple[int, tuple[int, ...]], bytes] = {}
+        self.received: dict[tuple[tuple[int, ...], str], bytes] = {}
         self._do(self.machine.start())
 
     def _step(self) -> None:
@@ -263,7 +263,7 @@ class History:
         packed = self._told(process, packed, ask.send)
         digest = sums_digest([packed])
         if ask.send:
-            self.received[ask.trustee, ask.seeds] = packed
+            self.received[ask.seeds, digest] = packed
         return self._do(self.machine.answered(ask.trustee, ask.seeds, digest, ask.send))
 
     def _endorsed(self, process: Process, signature: str) -> None:
@@ -291,7 +291,7 @@ class History:
                 assert action.trustee in self.reachable
                 self.open.append(action)
             elif isinstance(action, TakeOff):
-                self.total.subtract(self.received[action.trustee, action.seeds])
+                self.total.subtract(self.received[action.seeds, action.digest])
             else:
                 assert self.end is None
                 self.end = action

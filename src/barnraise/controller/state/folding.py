@@ -69,9 +69,8 @@ def version_made(state: State, d: VersionMade) -> None:
     gathering.tidy(state, [over.round])
     if state.record.digests:
         open_yet = {work.base for work in (*state.works.values(), *state.merging.values()) if work.task.summed_only}
-        state.record.digests = {
-            version: digest for version, digest in state.record.digests.items() if version in open_yet
-        }
+        kept = {version: digest for version, digest in state.record.digests.items() if version in open_yet}
+        state.record.digests = kept
     state.totals.version_tokens += closing.tokens
     for slot in closing.slots:
         node = state.nodes[slot.node]

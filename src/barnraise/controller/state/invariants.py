@@ -113,9 +113,8 @@ def _validate_buffer(state: State) -> None:
     assert len(set(numbers)) == len(numbers), "a contribution is in two places"
     assert set(numbers) == state.merging.keys(), f"slots hold {sorted(numbers)}, accepted are {sorted(state.merging)}"
     masked = {work.base for work in (*state.works.values(), *state.merging.values()) if work.task.summed_only}
-    assert masked <= state.record.digests.keys(), (
-        f"masked work began at {sorted(masked)}, known are {sorted(state.record.digests)}"
-    )
+    known = state.record.digests.keys()
+    assert masked <= known, f"masked work began at versions {sorted(masked)}, but digests are kept of {sorted(known)}"
     assert state.buffer.tokens == sum(
         state.merging[held.assignment].tokens for slot in open_slots for held in slot.contributions
     ), "tokens in the buffer"

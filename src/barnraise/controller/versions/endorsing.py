@@ -64,7 +64,7 @@ class OpenList:
 
     `signers` are the members' signing keys. The `machine` says what follows from an answer; `due` are its actions that
     were not carried out yet. `faulty` are the members in which trustees found a fault, by seat; `came` has the
-    assignments that brought sums of masks, by seat and seeds.
+    assignments that brought sums of masks, by seeds and digest.
     """
 
     listed: Listed
@@ -75,7 +75,7 @@ class OpenList:
     machine: ReleaseMachine
     due: list[ReleaseAction] = field(default_factory=list)
     faulty: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    came: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    came: dict[tuple[tuple[int, ...], str], int] = field(default_factory=dict)
 
     @property
     def version(self) -> int:
@@ -221,5 +221,5 @@ class SendingMasks(Confirming):
     def taken(self, result: Result, work: Work) -> Steps:
         assert isinstance(result, Unmasked)
         if (asked := self.list) is not None:
-            asked.came[asked.seat_of(work.node), tuple(numbers_in(work.terms.parameters))] = work.assignment
+            asked.came[tuple(numbers_in(work.terms.parameters)), result.payload.digest] = work.assignment
         yield from self._answered(work, result.payload.digest, "", sent=True)

@@ -190,7 +190,7 @@ class Unmasking(Part):
         elif isinstance(action, AskMasks):
             self._asked.append(action)
         elif isinstance(action, TakeOff):
-            self._sums.append(asked.came[action.trustee, action.seeds])
+            self._sums.append(asked.came[action.seeds, action.digest])
         elif isinstance(action, ListMade):
             yield Noted(self.now, notes.VersionUnmasked(closing.version, tuple(self._sums)))
             yield from self._make(closing)

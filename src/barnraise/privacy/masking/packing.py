@@ -80,7 +80,7 @@ def _folded(part: Array, width: int) -> Array:
 def _unfolded(plane: Array, count: int, width: int) -> Array:
     """Return `count` numbers of `width` bits (uint8) from `_folded` bytes."""
     each = 8 // width
-    runs = np.empty((each, plane.size), np.uint8)
+    runs: Array = np.empty((each, plane.size), np.uint8)
     for place in range(each):
         np.right_shift(plane, width * place, out=runs[place])
     runs &= (1 << width) - 1

@@ -49,7 +49,10 @@ class AskMasks:
 
 @dataclass(frozen=True)
 class TakeOff:
-    """An action: take the masks with this digest, which `trustee` sent, off the list's sums."""
+    """An action: take the masks with this digest, which `trustee` sent, off the list's sums.
+
+    The caller keeps what arrives by its digest, since a trustee may send other sums later.
+    """
 
     trustee: int
     seeds: tuple[int, ...]
