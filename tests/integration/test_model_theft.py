@@ -23,7 +23,7 @@ from barnraise.wire.observing import Observe
 from .test_roles import Guest, guest
 from .test_standbys import Led, leading, run_directory, within
 
-EXPECTED = {"stranger": False, "observer": False, "worker": True, "helper": True, "standby": True}
+EXPECTED = {"stranger": False, "observer": False, "worker": True, "helper": True, "standby": True, "trustee": False}
 """Whether a machine of the role, which knows the newest version's digest, obtains the model."""
 
 

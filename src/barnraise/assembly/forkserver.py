@@ -34,7 +34,7 @@ from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.options import Given, Means, Outcome, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 from barnraise.worker.task_executor import BuildExecutor
-from barnraise.worker.trustee import preparation
+from barnraise.worker.trustee import machine_of, preparation
 
 REASON_BYTES = 2048
 """Longest reason that a worker gives for its end: a pipe holds that much unread."""
@@ -101,7 +101,9 @@ async def _work(order: LocalWorker, say: Say) -> Outcome:
         means=order.means,
     )
     steps = preparation(order.role, Path(order.moments).with_suffix(""))
-    runtime = WorkerRuntime(options, build=_builder(order), prepare=steps, machine=_machine(order), say=say)
+    runtime = WorkerRuntime(
+        options, build=_builder(order), prepare=steps, machine=machine_of(order.role, _machine(order)), say=say
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runtime.leave, "asked to leave (SIGTERM)")
     outcome = await runtime.run()
     say(outcome.reason)

@@ -57,8 +57,9 @@ async def join(
     from barnraise.wire.messages import TAKEN
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
+    from barnraise.worker.machine import Worker
     from barnraise.worker.options import Means, WorkerOptions
-    from barnraise.worker.trustee import preparation
+    from barnraise.worker.trustee import machine_of, preparation
 
     ticket = Invite.parse(invite, time.time())
     if not joins(ticket.role):
@@ -98,7 +99,8 @@ async def join(
                 on_end(lent + LEAVES_WITHIN)
             try:
                 steps = preparation(ticket.role, folder / "trustee")
-                outcome = await _work(options, joined, say, build, machine, steps=steps, show=show, on_end=on_end)
+                made = machine_of(ticket.role, machine or Worker)
+                outcome = await _work(options, joined, say, build, made, steps=steps, show=show, on_end=on_end)
             except TakenError as error:
                 if name and not reason:  # its owner chose it
                     raise
@@ -135,7 +137,7 @@ async def _work(
     joined: Callable[[str], None],
     say: Say,
     build: BuildExecutor | None,
-    machine: MakeWorker | None,
+    machine: MakeWorker,
     *,
     steps: Prepare,
     show: Show | None,
@@ -148,13 +150,11 @@ async def _work(
     from barnraise.worker.building import build_executor
     from barnraise.worker.cache import delete
     from barnraise.worker.leaving import LEAVES_WITHIN
-    from barnraise.worker.machine import Worker
     from barnraise.worker.runtime import WorkerRuntime
     from barnraise.worker.shortage import shortage
 
-    make = machine or Worker
     runtime = WorkerRuntime(
-        options, build=build or build_executor, prepare=steps, machine=make, on_connected=joined, say=say, show=show
+        options, build=build or build_executor, prepare=steps, machine=machine, on_connected=joined, say=say, show=show
     )
 
     def leave(name: str) -> None:

@@ -7,6 +7,7 @@ from barnraise.config.mask_sections import SecureAggregationSection
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.plan.masking import masking_of
+from barnraise.plan.purpose import LAB, SIMULATE
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either, rule_name
 from barnraise.training.catalog import INNER
 
@@ -37,6 +38,27 @@ def _terms(case: Case) -> Found:
         masking_of(case.run_file, case.rule)
     except InputError as error:
         yield PATH, str(error)
+
+
+@_row(
+    "masks in a lab",
+    "a lab starts no trustees",
+    "run it with `barnraise train`, or leave privacy.secure_aggregation out",
+)
+def _lab(case: Case) -> Found:
+    if section_of(case) is not None and case.purpose is LAB:
+        yield PATH, "is given, and this is a lab"
+
+
+@_row(
+    "masks in a simulation",
+    "a simulation has no trustees",
+    "read its figures as those of updates in clear",
+    warning=True,
+)
+def _simulation(case: Case) -> Found:
+    if section_of(case) is not None and case.purpose is SIMULATE:
+        yield PATH, "is given, and this is a simulation"
 
 
 @_row(

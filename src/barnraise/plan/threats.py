@@ -111,7 +111,7 @@ _ROWS = (
     Mode(
         SITE,
         "each worker trains on its own files, and sends updates",
-        False,
+        True,
         _row(
             [
                 _measured("no row leaves its site, but an update shows its set of tokens"),
@@ -175,7 +175,7 @@ _ROWS = (
     Mode(
         MASKS,
         "workers mask updates with seeds that trustees hold in parts, and the controller reads sums of groups",
-        False,
+        True,
         _row(
             [
                 _composed("one-shot masks hide single updates; an unnoised sum shows the union of tokens"),
@@ -222,7 +222,9 @@ def modes_of(run_file: RunFile) -> tuple[str, ...]:
     kind: str = run_file.data.kind
     section = run_file.privacy.differential_privacy
     noised = (_BY_PROFILE[section.profile],) if section is not None else ()
-    return (SITE, *noised) if kind == "site" else noised or (PLAIN,)
+    masked = (MASKS,) if run_file.privacy.secure_aggregation is not None else ()
+    protected = (*noised, *masked)
+    return (SITE, *protected) if kind == "site" else protected or (PLAIN,)
 
 
 def row(names: Iterable[str]) -> dict[str, Cell]:

@@ -10,7 +10,7 @@ from typing import Any
 from barnraise.core.errors import InputError, UnknownNameError
 from barnraise.core.types import KINDS, Task
 from barnraise.wire.following import FromStandby, ToStandby
-from barnraise.wire.messages import FromController, FromWorker, Greeting, Message, PayloadChunk, Subscribe
+from barnraise.wire.messages import Fetch, FromController, FromWorker, Greeting, Message, PayloadChunk, Subscribe
 from barnraise.wire.observing import FromObserver, ToObserver
 
 WORKER, HELPER, TRUSTEE, STANDBY, OBSERVER = "worker", "helper", "trustee", "standby", "observer"
@@ -87,7 +87,7 @@ _ROWS = (
         TRUSTEE,
         "holds the seeds of masks, and releases the sums of those of a whole list",
         "barnraise join INVITE",
-        says=tuple(kind for kind in members(FromWorker) if kind is not Subscribe),
+        says=tuple(kind for kind in members(FromWorker) if kind not in (Subscribe, Fetch)),
         hears=members(FromController),
         handler="barnraise.controller.shell.reception:Reception",
         tasks=is_for_trustees,

@@ -83,6 +83,11 @@ class Worker:
         self.quit = self.over = False  # whether the worker is done, and whether the run is
 
     @property
+    def reads_model(self) -> bool:
+        """Return whether any of its kinds of tasks reads the model or rows: a trustee's read neither."""
+        return any(KINDS[name].replica for name in self.kinds if name in KINDS)
+
+    @property
     def ready(self) -> bool:
         """Return whether model and data are ready."""
         return self.tasks.files is not None
@@ -170,6 +175,8 @@ class Worker:
         first, term = self.contact.welcome is None, self.contact.term
         if not self.contact.welcomed(message):
             return []
+        if first and not self.reads_model:
+            return [Prepare(message.manifest, message.settings)]
         if first:
             return [Fetch(message.manifest)]
         self.incoming.welcomed(message.version, message.digest)

@@ -88,10 +88,10 @@ class Ready:
 
 
 class Prepare(Protocol):
-    """Prepares a process from the manifest's content, the settings and the welcome, on a machine of this profile."""
+    """Prepares a process from the settings and the welcome, on a machine of this profile."""
 
     async def __call__(
-        self, shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile, /
+        self, shell: Shell, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile, /
     ) -> Ready: ...
 
 
@@ -127,14 +127,13 @@ async def _get_base(shell: Shell, manifest: Manifest) -> None:
         await shell.get(blob)
 
 
-async def prepare(
-    shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
-) -> Ready:
-    """Prepare a worker from the manifest's `content`, on a machine of this `profile`.
+async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile) -> Ready:
+    """Prepare a worker from the manifest, which was fetched, on a machine of this `profile`.
 
     Raises RunFailedError, ModelError, DataError and WireError where it cannot train.
     """
     options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
+    content = bytes(fetcher.take(welcome.manifest))
     manifest: Manifest = await in_training(partial(Manifest.decode, content))
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)
     folder = options.cache

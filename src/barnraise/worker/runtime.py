@@ -309,8 +309,7 @@ class WorkerRuntime:
         assert welcome is not None
         threads = self._wait_for_training, partial(self._loop.run_in_executor, self.pools.updating)
         shell = Shell(self.options, self.build, self.fetcher, self._get, *threads, self.say)
-        content = bytes(self.fetcher.take(action.manifest))
-        ready = await self._prepare(shell, content, action.settings, welcome, self.machine.profile)
+        ready = await self._prepare(shell, action.settings, welcome, self.machine.profile)
         self._built, self.kept = ready.executor, ready.kept
         self._built.encode_on(self.pools.encoding)
         self.inbox.put_nowait(ready.event)

@@ -23,7 +23,7 @@ from barnraise.core.errors import InputError, PayloadError, ProblemError
 from barnraise.core.files import write_file
 from barnraise.core.ranges import numbers_in
 from barnraise.core.threads import finished
-from barnraise.core.types import Blob, Confirm, Confirmed, Endorse, Endorsed, NodeProfile, Unmask, Unmasked
+from barnraise.core.types import KINDS, Blob, Confirm, Confirmed, Endorse, Endorsed, NodeProfile, Unmask, Unmasked
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.journal import TrusteeJournal
 from barnraise.privacy.masking.lists import MemberList, decode_list
@@ -34,11 +34,12 @@ from barnraise.privacy.masking.sums import expanded
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.privacy.masking.trustee import Endorsement, ListRefused, TrusteeMachine, TrusteeSettings
 from barnraise.transport import Keys
-from barnraise.trust.roles import TRUSTEE
+from barnraise.trust.roles import TRUSTEE, tasks_of
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Masks, Welcome, WorkerSettings
 from barnraise.worker.events import Prepared
 from barnraise.worker.kept import Kept
+from barnraise.worker.machine import MakeWorker, Worker
 from barnraise.worker.preparing import Prepare, Ready, Shell, prepare
 from barnraise.worker.task_executor import TaskExecutor
 
@@ -197,13 +198,20 @@ def _signers(members: MemberList, signers: tuple[str, ...]) -> dict[str, str]:
     return {entry.node: key for entry, key in zip(members.entries, signers, strict=True)}
 
 
+def machine_of(role: str, usual: MakeWorker) -> MakeWorker:
+    """Return the factory of a process's state machine: the usual one, or for a trustee one with its kinds of tasks."""
+    if role != TRUSTEE:
+        return usual
+    return lambda session, profile, kinds: Worker(session, profile, tuple(sorted(tasks_of(role, KINDS))))
+
+
 def preparation(role: str, folder: Path) -> Prepare:
     """Return the steps from a welcome to the first task for this role; a trustee's files are in `folder`."""
     return partial(_prepare, folder) if role == TRUSTEE else prepare
 
 
 async def _prepare(
-    folder: Path, shell: Shell, content: bytes, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
+    folder: Path, shell: Shell, settings: WorkerSettings, welcome: Welcome, profile: NodeProfile
 ) -> Ready:
     """Prepare a trustee: it needs the settings of masks, and nothing else of the run."""
     masks, options = settings.uplink.masks, shell.options

@@ -48,7 +48,7 @@ EVALUATOR = {m.Enrol, m.Hello, m.Heartbeat, m.RequestTask, m.Decline, m.Offer, m
 MAY_SAY = {
     WORKER: EVALUATOR | {m.Subscribe, m.PayloadChunk},
     HELPER: EVALUATOR,
-    TRUSTEE: EVALUATOR | {m.PayloadChunk},
+    TRUSTEE: EVALUATOR - {m.Fetch} | {m.PayloadChunk},
     STANDBY: {f.Follow, f.Copy, f.Survey, m.Fetch},
     OBSERVER: {o.Observe},
 }
