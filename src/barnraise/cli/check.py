@@ -179,6 +179,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     from barnraise.config.data_sections import SatData
     from barnraise.plan import threats
     from barnraise.plan.curve import link_ratio
+    from barnraise.plan.overhead import overhead
     from barnraise.plan.resolve import BATCH_SIZE
     from barnraise.plan.sat import rows_text
 
@@ -244,5 +245,7 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
         yield "overview", said
     if plan.purpose.local:
         yield "workers", count_text(len(plan.run_file.workers), "local worker")
+    if (spent := overhead(plan, cost)) is not None:
+        yield "overhead", str(spent)
     for number, line in enumerate(threats.lines(plan.run_file)):
         yield "" if number else "privacy", line
