@@ -41,6 +41,7 @@ ALLOWED = {
     ("cli/doctor.py", "zmq"): "the Python module, which is looked for",
     ("cli/doctor.py", "none"): "that there is none of something",
     ("cli/data.py", "random"): "a family of formulas",
+    ("plan/overhead.py", "noise"): "the share of differential privacy in a worker's time",
     ("plan/threats.py", "colluding"): "workers or trustees who share what they know",
     ("plan/privacy_rows.py", "noise"): "a key of differential privacy",
     ("plan/privacy.py", "noise"): "a key of differential privacy",

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from barnraise.controller.shell.role_handlers import decode_incoming
@@ -28,19 +29,27 @@ from barnraise.core.types import (
     Audit,
     Batches,
     Blob,
+    Confirm,
+    Confirmed,
     Contribution,
+    Endorse,
+    Endorsed,
     Evaluate,
     Finding,
     Flush,
     LinkReport,
+    Masked,
     News,
     NodeProfile,
     ParameterRange,
     RowRange,
+    Seat,
     Sketched,
     Taken,
     Train,
     Transcript,
+    Unmask,
+    Unmasked,
     Update,
     name_of,
 )
@@ -69,6 +78,15 @@ TRAIN = Train(
     max_staleness=166,
 )
 
+SEAT = Seat("trustee-1", A, B)
+ABOUT_MASKS: dict[str, Any] = {
+    "members": b"list",
+    "signers": (A,),
+    "shares": (b"share",),
+    "committee": (SEAT,),
+    "endorsements": ("",),
+    "seeds": (0, 2),
+}
 MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Enrol(m.PROTOCOL_VERSION, "00ff", "node-1.lab_2", A, B, signer=A, endorsement=""), None),
     (
@@ -109,6 +127,9 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         m.Offer(Sketched(assignment=11, base=42, steps=20, loss=2.5, seconds=3.75, sketch=bytes(SKETCH_BYTES))),
         None,
     ),
+    (m.Offer(Endorsed(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))), None),
+    (m.Offer(Confirmed(assignment=13, base=42, steps=0, loss=0.0, seconds=0.5, digest=A)), None),
+    (m.Offer(Unmasked(assignment=14, base=42, steps=0, loss=0.0, seconds=0.5, payload=Blob(B, 50))), None),
     (m.PayloadChunk(7, 262144), b"\x00\x01payload"),
     (m.Fetch(B, 524288, 262144), None),
     (m.Leave("SIGTERM"), None),
@@ -156,6 +177,10 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Pulse(12.25, 0.25, 1.2), None),
     (m.SendPayload(7, 524288), None),
     (m.Assign(TRAIN), None),
+    (m.Assign(Masked(**msgspec.structs.asdict(TRAIN), committee=(SEAT,), weight=0.5)), None),
+    (m.Assign(Endorse(id=12, base=42, members=b"list", signers=(A,), shares=(b"share",), committee=(SEAT,))), None),
+    (m.Assign(Confirm(id=13, base=42, **ABOUT_MASKS)), None),
+    (m.Assign(Unmask(id=14, base=42, **ABOUT_MASKS)), None),
     (m.Assign(Flush(id=9, base=42, parameters=ParameterRange(0, 1000))), None),
     (
         m.Assign(

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from barnraise.core.text import printable
 from barnraise.ledger import notes
+
+MOST_UNIT = 40
+"""Letters of the name of a unit that are shown."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,10 @@ class SpentBudget:
         if self.budget is None:
             return "no budget of differential privacy"
         budget, steps = self.budget, self.newest.steps if self.newest is not None else 0
+        unit = printable(budget.unit, MOST_UNIT)
         return (
             f"epsilon {self.epsilon:.3g} of {budget.epsilon:g} is spent, at delta {budget.delta:g} for one "
-            f"{budget.unit} ({steps:,} of {budget.most:,} steps with noise of {budget.noise:g} times the clip)"
+            f"{unit} ({steps:,} of {budget.most:,} steps with noise of {budget.noise:g} times the clip)"
         )
 
     def as_json(self) -> dict[str, Any] | None:
@@ -35,7 +40,7 @@ class SpentBudget:
             return None
         budget = self.budget
         return {
-            "unit": budget.unit,
+            "unit": printable(budget.unit, MOST_UNIT),
             "epsilon": budget.epsilon,
             "delta": budget.delta,
             "noise": budget.noise,

@@ -118,7 +118,7 @@ def _checks(case: Case) -> Found:
 @_row(
     "masks over stateless tasks",
     "whoever has a task's rows can compute its update again, and the host has them",
-    "set training.tasks: stateful, or keep rows at their sites (data.kind: site)",
+    "set training.tasks: stateful",
 )
 def _stateless(case: Case) -> Found:
     if section_of(case) is not None and case.training.tasks == STATELESS and not keeps_rows_home(case.run_file):
@@ -128,7 +128,7 @@ def _stateless(case: Case) -> Found:
 @_row(
     "masks over rows of the host",
     "the host has the rows, so that masks hide from it which update a node made of them, and little else",
-    "keep rows at their sites (data.kind: site)",
+    "add differential privacy where rows need more than that",
     warning=True,
 )
 def _own_rows(case: Case) -> Found:

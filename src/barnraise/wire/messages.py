@@ -47,7 +47,7 @@ from barnraise.core.types import (
 )
 from barnraise.wire.private import Private
 
-PROTOCOL_VERSION = 13
+PROTOCOL_VERSION = 14
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""

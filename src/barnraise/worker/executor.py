@@ -342,10 +342,10 @@ class WorkerExecutor:
         if self.path.mask is not None:
             self.path.mask.membership = member
 
-    def newly_skipped(self) -> str:
-        """Return how many steps the trainer skipped since the last call, and why; empty where it skipped none."""
+    def newly_skipped(self) -> tuple[int, str]:
+        """Return how many steps the trainer skipped since the last call, and why; 0 and "" where it skipped none."""
         skipped, self._told_skipped = self.trainer.skipped - self._told_skipped, self.trainer.skipped
-        return f"{skipped} steps skipped, {self.trainer.why_skipped}" if skipped else ""
+        return skipped, self.trainer.why_skipped if skipped else ""
 
     def measure(self, profile: NodeProfile, batch_size: int, seconds: float = 0.5) -> NodeProfile:
         """Return `profile` with the machine's training speed, measured for about `seconds` on random rows.

@@ -352,8 +352,10 @@ class WorkerRuntime:
 
         def carry_out() -> Made:
             made = run(self.executor, task, fetched, on_step)
-            if skipped := self.executor.newly_skipped():
-                self._loop.call_soon_threadsafe(self.say, f"task {task.id}: {skipped}")
+            skipped, why = self.executor.newly_skipped()
+            if skipped:
+                text = f"task {task.id}: {skipped} of {task.steps} steps skipped, {why}"
+                self._loop.call_soon_threadsafe(self.say, text)
             return made
 
         self._spawn(self._finish(task.id, carry_out))

@@ -51,8 +51,8 @@ class TaskExecutor(Protocol):
     def payloads(self) -> Mapping[int, SentUpdate]:
         """Return the sent updates by assignment, until they are settled."""
 
-    def newly_skipped(self) -> str:
-        """Return how many steps were skipped since the last call, and why, as a part of a sentence; empty: none."""
+    def newly_skipped(self) -> tuple[int, str]:
+        """Return how many steps were skipped since the last call, and why."""
 
     def identify(self, member: MaskedMember) -> None:
         """Tell it whose updates it makes, and which committee of trustees the owner accepts."""

@@ -180,9 +180,9 @@ class TrusteeExecutor:
     def encode_on(self, pool: Executor) -> None:
         """Do nothing: there is nothing to encode."""
 
-    def newly_skipped(self) -> str:
-        """Return nothing: there are no steps to skip."""
-        return ""
+    def newly_skipped(self) -> tuple[int, str]:
+        """Return 0: there are no steps to skip."""
+        return 0, ""
 
 
 def told_of(refused: ListRefused) -> str:
