@@ -28,6 +28,7 @@ from barnraise.core.errors import BarnraiseError
 from barnraise.core.processes import die_with_parent
 from barnraise.emulation.namespaces import enter
 from barnraise.transport import Keys
+from barnraise.trust.roles import WORKER
 from barnraise.worker.building import build_executor
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import MakeWorker, Worker
@@ -51,12 +52,12 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 class LocalWorker(Order, frozen=True):
     """A worker or trustee whose key the controller knows, and whose data is on this machine."""
 
-    role: str
     uri: str
     server_key: str
     keys: str  # path of its key file
     cache: str
     moments: str
+    role: str = WORKER
 
 
 class InvitedWorker(Order, frozen=True):

@@ -14,6 +14,9 @@ from barnraise.core.units import duration_text
 TRAINING = frozenset({name_of(Train), name_of(Masked), name_of(Flush)})
 """Kinds that go with training: under masks, and the submission of the residual."""
 
+OF_WORKERS = tuple(name for name, kind in KINDS.items() if kind.replica)
+"""All kinds of a worker: those of trustees read neither model nor rows."""
+
 CHOICES = tuple(name for name, kind in KINDS.items() if kind.replica and name not in TRAINING - {name_of(Train)})
 """Kinds of work to choose from."""
 
@@ -36,7 +39,7 @@ class LendingTerms:
 
     memory_bytes: int = 0
     seconds: float = 0.0
-    kinds: tuple[str, ...] = tuple(KINDS)
+    kinds: tuple[str, ...] = OF_WORKERS
     disk_bytes: int = 0
 
     @property
@@ -67,7 +70,7 @@ def terms_of(
     if hours is not None:
         seconds = 3600.0 * _hours(hours)
     memory, disk = _bytes("--max-memory", max_memory), _bytes("--max-disk", max_disk)
-    return LendingTerms(memory, seconds, _kinds(only) if only else tuple(KINDS), disk)
+    return LendingTerms(memory, seconds, _kinds(only) if only else OF_WORKERS, disk)
 
 
 def _bytes(option: str, text: str) -> int:

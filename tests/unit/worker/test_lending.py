@@ -20,7 +20,7 @@ from barnraise.training.catalog import INNER
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
 from barnraise.worker.building import build_executor
-from barnraise.worker.lending import LendingTerms, terms_of
+from barnraise.worker.lending import OF_WORKERS, LendingTerms, terms_of
 from barnraise.worker.limits import LEAST_BYTES
 from barnraise.worker.options import Means
 from barnraise.worker.profile import machine_profile
@@ -54,7 +54,7 @@ def settings_of(batch_size: int = 8, **changes: Any) -> WorkerSettings:
 
 
 def test_nothing_said_is_no_limit() -> None:
-    assert terms_of() == LendingTerms(0, 0.0, tuple(KINDS))
+    assert terms_of() == LendingTerms(0, 0.0, OF_WORKERS)
 
 
 @pytest.mark.parametrize(
