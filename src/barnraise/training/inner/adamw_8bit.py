@@ -22,7 +22,10 @@ BLOCK = 256
 """Values that share a scale, their largest magnitude."""
 
 SPAN = {"cpu": 1 << 20}
-"""Values that are decoded at a time, a multiple of BLOCK, by the kind of device; AT_ONCE on others."""
+"""Values that are decoded at a time, a multiple of BLOCK, by the kind of device; AT_ONCE on others.
+
+Another number may change last bits: the fused kernel rounds the last few values of each range otherwise.
+"""
 
 _MULTIPLIER, _STRIDE = -1640531535, 1013904223  # 2^32 over the golden ratio, as int32; an odd number
 
