@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -46,9 +46,6 @@ from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Masks, Uplink, WorkerSettings
 from barnraise.wire.private import Private
-
-if TYPE_CHECKING:
-    from barnraise.privacy.masking.terms import MaskTerms
 
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
@@ -111,7 +108,7 @@ def engine_settings(
         payloads=PayloadSettings(
             exchanged=exchanged,
             partitions=partitions,
-            rungs=(mask_terms(plan, exchanged).payload_bytes,)
+            rungs=(plan.masking.terms(exchanged).payload_bytes,)
             if plan.masking
             else tuple(payload_bytes(choice, largest) for choice in plan.contributions),
             last=payload_bytes(plan.last_compression, exchanged) if plan.last_compression else 0,
@@ -181,19 +178,8 @@ def mask_settings(plan: Plan, exchanged: int) -> MaskSettings | None:
         most=terms.section.most,
         patience=terms.section.patience,
         most_tokens=(most_steps or 10 * training.local_steps) * training.step_rows * longest_row(plan.run_file),
-        sum_bytes=mask_terms(plan, exchanged).word_bytes,
+        sum_bytes=terms.terms(exchanged).word_bytes,
     )
-
-
-def mask_terms(plan: Plan, exchanged: int) -> MaskTerms:
-    """Return the terms of masked updates of `exchanged` values, whose committee has no keys yet: for their sizes."""
-    from barnraise.privacy.masking.seats import blank_committee
-    from barnraise.privacy.masking.terms import MaskTerms  # with cryptography, which other runs need later
-
-    terms = plan.masking
-    assert terms is not None
-    committee = blank_committee(terms.section.trustees, terms.section.colluding)
-    return MaskTerms(RunId(""), terms.ring, exchanged, committee)
 
 
 def masked(settings: WorkerSettings, plan: Plan, exchanged: int) -> WorkerSettings:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.base import Rule
-from barnraise.assembly.engine_settings import mask_terms
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
@@ -98,14 +97,12 @@ def parameter_server(plan: Plan, parameters: Tensor, exchange: Exchange | None =
         moments_start=exchange.moments_start if exchange else None,
         average=plan.run_file.evaluation.average,
         threads=plan.run_file.controller.threads,
-        unmasker=Unmasker(mask_terms(plan, exchange.exchanged), terms.group)
-        if exchange and (terms := plan.masking)
-        else None,
+        unmasker=_unmasker(plan, exchange.exchanged) if exchange else None,
     )
 
 
 def _unmasker(plan: Plan, exchanged: int) -> Unmasker | None:
-    return Unmasker(mask_terms(plan, exchanged), plan.masking.group) if plan.masking else None
+    return Unmasker(terms.terms(exchanged), terms.group) if (terms := plan.masking) else None
 
 
 def blob_store(

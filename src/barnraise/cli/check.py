@@ -31,6 +31,9 @@ NOBODY = (
 )
 """The share of audited work where strangers may join and the run file names none."""
 
+UNREAD = "no contributions: single updates are masked, or noised; a robust rule limits nodes that do not train"
+"""The same where audits and scores would read what the run protects."""
+
 
 def check(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
@@ -121,6 +124,11 @@ def _looked_at(plan: Plan) -> str:
     return ", ".join(told)
 
 
+def _readable(plan: Plan) -> bool:
+    """Return whether audits and scores may read the run's updates."""
+    return plan.run_file.privacy.secure_aggregation is None and plan.private is None
+
+
 def _without_controller(plan: Plan) -> str:
     """Return which acknowledged work is lost if the controller's machine or network fails."""
     controller = plan.run_file.controller
@@ -195,9 +203,10 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     if isinstance(plan.run_file.data, SatData):
         yield "data", rows_text(plan.run_file)
     size = bytes_text(cost.sizes.contribution_bytes)
+    codec = f"masked, {plan.masking.ring.bits} bits a value" if plan.masking else plan.compression.name
     yield (
         "contributions",
-        f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({plan.compression.name})",
+        f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({codec})",
     )
     yield "rule", plan.rule_text
     delta = f"{bytes_text(cost.sizes.version_bytes)} each ({plan.downlink.name})"
@@ -233,9 +242,9 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             f = plan.aggregation.withstood(nodes)
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
     if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
-        yield "checked", looked_at or NOBODY
+        yield "checked", looked_at or (NOBODY if _readable(plan) else UNREAD)
     if plan.budget is not None:
-        yield "privacy", f"at most {plan.budget}; a use is a pass over the data, or lost work that is repeated"
+        yield "budget", f"at most {plan.budget}; a use is a pass over the data, or lost work that is repeated"
     yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)

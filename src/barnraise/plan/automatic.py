@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from barnraise.aggregation.defaults import AUTOMATIC_F, DEFENDED, GATE_ROWS, TRUSTING
 from barnraise.config.policy_sections import AggregationSection, TrustSection
+from barnraise.config.privacy_sections import NOISE
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.plan import suggest
@@ -26,8 +27,7 @@ def settled(run_file: RunFile, purpose: Purpose) -> tuple[RunFile, str]:
     if section.f == 0:
         section, why = _trusting(section), "aggregation.f is 0"
     elif why := next(_suspicions(run_file, purpose), ""):
-        gated = run_file.evaluation.by == "controller" and run_file.privacy.secure_aggregation is None
-        section, trust = defended(section, trust, gated=gated)
+        section, trust = defended(section, trust, gated=_may_be_gated(run_file))
     else:
         section, why = _trusting(section), "all workers are the host's own"
     return run_file.model_copy(update={"aggregation": section, "trust": trust}), why
@@ -59,6 +59,13 @@ def automatic_problems(run_file: RunFile) -> Iterator[Problem]:
         yield Problem(
             ("aggregation", "trim_ratio"), f"{text} aggregation.f: {run_file.aggregation.trim_ratio:g} instead"
         )
+
+
+def _may_be_gated(run_file: RunFile) -> bool:
+    """Return whether the controller may read single updates and decide by the loss on training rows."""
+    privacy = run_file.privacy
+    noised = privacy.differential_privacy is not None and privacy.differential_privacy.profile != NOISE
+    return run_file.evaluation.by == "controller" and privacy.secure_aggregation is None and not noised
 
 
 def _trusting(section: AggregationSection) -> AggregationSection:

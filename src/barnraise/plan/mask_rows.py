@@ -31,7 +31,7 @@ def section_of(case: Case) -> SecureAggregationSection | None:
 @_row(
     "masks with terms that cannot hold",
     "a sum that wraps is wrong without a sign of it, and too few trustees hide nothing from those that collude",
-    "change the named key",
+    "or leave the section out",
 )
 def _terms(case: Case) -> Found:
     try:

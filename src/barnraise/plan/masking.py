@@ -9,12 +9,14 @@ from barnraise.config.mask_sections import SecureAggregationSection
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.plan.choices import Aggregation
+from barnraise.trust.signatures import RunId
 
 LEAST_GROUP = 2
 
 
 if TYPE_CHECKING:
     from barnraise.privacy.masking.ring import Ring
+    from barnraise.privacy.masking.terms import MaskTerms
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class Masking:
         from barnraise.privacy.masking.ring import Ring  # with numpy, which unmasked runs need later
 
         return Ring(self.section.value_bits, self.most_members, self.limit)
+
+    def terms(self, exchanged: int) -> MaskTerms:
+        """Return the terms of updates of `exchanged` values, whose committee has no keys yet: for their sizes."""
+        from barnraise.privacy.masking.seats import blank_committee
+        from barnraise.privacy.masking.terms import MaskTerms  # with cryptography, which other runs need later
+
+        committee = blank_committee(self.section.trustees, self.section.colluding)
+        return MaskTerms(RunId(""), self.ring, exchanged, committee)
 
 
 def local_trustees(run_file: RunFile) -> tuple[str, ...]:

@@ -154,6 +154,17 @@ def test_check_prints_how_contributions_are_checked(folder: Path, capsys: pytest
     assert "checked        0.05 of the contributions by another node that repeats them, 0.2" in found["stateless"]
 
 
+def test_check_tells_the_size_of_a_masked_update_and_that_no_update_is_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    masked = RUN.replace("batch_size: 4", "batch_size: 4, compression: none")
+    (folder / "run.yaml").write_text(masked + "privacy: {secure_aggregation: {trustees: 4, value_bits: 12}}\n")
+    assert run("check", "run.yaml", "--serve") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"of [\d,]+ tokens, [\d.]+ kB each \(masked, 14 bits a value\)", out)
+    assert "no contributions: single updates are masked" in out
+
+
 def test_other_names_of_keys_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for controller, told in (("max_staleness: 7, gradient_clip_norm: 1", "2 keys"), ("lease: 1.3", "")):
         (folder / "run.yaml").write_text(RUN + f"controller: {{{controller}}}\n")

@@ -69,6 +69,21 @@ def test_the_robust_chain_that_is_chosen_has_the_loss_gate_where_the_controller_
     assert plan(Purpose.TRAIN, OWN).run_file.trust.loss_gate is None
 
 
+@pytest.mark.parametrize(
+    ("privacy", "expected"),
+    [
+        ({"secure_aggregation": {"trustees": 4}}, None),
+        ({"differential_privacy": {"epsilon": 8, "delta": 1e-5, "clip": 1.0}}, None),
+        ({"differential_privacy": {"profile": "noise", "noise": 0.1, "clip": 1.0}}, GATE_ROWS),
+    ],
+)
+def test_the_robust_chain_has_no_gate_that_would_read_what_the_run_protects(
+    privacy: dict[str, Any], expected: int | None
+) -> None:
+    content = CONTENT | {"privacy": privacy, "training": {"compression": "none"}}
+    assert resolve(load(content), purpose=Purpose.SERVE).run_file.trust.loss_gate == expected
+
+
 def test_a_rule_that_keeps_vectors_has_no_gate() -> None:
     with pytest.raises(RunFileError, match="loss_gate: is 8, but centered_clipping keeps vectors"):
         plan(Purpose.SERVE, [], aggregation_rule="centered_clipping", loss_gate=8)
