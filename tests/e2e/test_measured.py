@@ -32,9 +32,9 @@ kill = sys.argv[1:] == ["kill"]
 workers, killed, built, give, build = [], [], [], Evaluation.give, Evaluator.build
 begin = LocalWorkers.__init__
 
-def watched(self, *arguments):
+def watched(self, *arguments, **options):
     workers.append(self)
-    begin(self, *arguments)
+    begin(self, *arguments, **options)
 
 def give_and_kill(self, node, have, lost):
     yield from give(self, node, have, lost)
