@@ -17,6 +17,7 @@ from barnraise.controller.state.effects import Listed, ListMembers, Member
 from barnraise.controller.tensors.unmasker import Unmasker
 from barnraise.core.errors import PayloadError, ProblemError, RunFailedError, VersionRefusedError
 from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask
+from barnraise.privacy.masking.payload import UpdateOrigin, mask
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.seats import blank_committee, committee_of
 from barnraise.privacy.masking.terms import MaskTerms
@@ -54,14 +55,14 @@ class Club:
 
     def update(self, node: str, assignment: int, values: torch.Tensor, weight: float = 1.0, **member: Any) -> None:
         plain = compression.create("none")
-        mask = Mask(self.masks, plain)
-        mask.membership = MaskedMember(RUN, node, self.keys[node].signer, **member)
+        stage = Mask(self.masks, plain)
+        stage.membership = MaskedMember(RUN, node, self.keys[node].signer, **member)
         task = Masked(
             id=assignment, base=0, batches=Batches((), 1, 0), tokens=8, local_steps=2, learning_rate=0.1, rung=0,
             parameters=(0, SIZE), max_staleness=9, committee=self.seats, weight=weight,
         )  # fmt: skip
-        path = UpdatePath(plain, error_feedback=False, decay=1.0, update_clip=None, mask=mask)
-        mask.begin(task, 2, 0, digest("v0"))
+        path = UpdatePath(plain, error_feedback=False, decay=1.0, update_clip=None, mask=stage)
+        stage.begin(task, 2, 0, digest("v0"))
         sent = path.send(values.clone(), torch.zeros(SIZE))
         self.payloads[assignment], self.plain[assignment] = bytes(sent.data), sent.decoded()
 
@@ -164,6 +165,22 @@ def test_sums_with_a_wrong_mask_are_no_version(club: Club) -> None:
     club.payloads |= {**masks, 100: masks[101]}
     with pytest.raises(VersionRefusedError, match="the sum of"):
         club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+
+
+def test_a_group_with_an_impossible_sum_is_left_out_and_the_others_stay(club: Club) -> None:
+    numbers = filled(club)
+    ring = club.unmasker.terms.ring
+    words = np.full(SIZE + 1, 4 * ring.limit, ring.dtype)  # two honest members have 2 * limit at most
+    words[0] = ring.most_weight
+    terms = MaskTerms(RUN, ring, SIZE, committee_of(club.seats, 1))
+    club.payloads[1] = mask(terms, UpdateOrigin("ann", 1, 0, digest("v0")), words, club.keys["ann"].signer)
+    found = club.listed(numbers)
+    masks = unmasked(club, found, numbers, endorsements(club, found, numbers, ("t1", "t2", "t3")))
+    club.payloads |= masks
+    (left,) = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    assert left.grouped
+    assert len(left.nodes) == 2
+    assert "ann" not in left.nodes
 
 
 def test_trustees_release_nothing_without_a_quorum(club: Club) -> None:

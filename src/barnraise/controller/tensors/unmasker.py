@@ -89,7 +89,8 @@ class Unmasker(Look):
     def sums(self, version: int, slots: Sequence[Slot], masks: Sequence[int], read: ReadPayload) -> list[Sum]:
         """Return the sums of the groups of a version's list, whose masks the payloads of `masks` sum up.
 
-        VersionRefusedError where a payload cannot be read, or a sum is none that honest members can have.
+        A group whose sum honest members cannot have is left out, as one liar may be enough for it. VersionRefusedError
+        where a payload cannot be read, or no group is left.
         """
         held = [(one.assignment, slot.node, one.staleness) for slot in slots for one in slot.contributions]
         payloads, lost = self._read([*(number for number, _, _ in held), *masks], read)
@@ -103,14 +104,18 @@ class Unmasker(Look):
             total.add(place, update)
         for number in masks:
             total.subtract(payloads[number])
-        found = []
+        found, impossible = [], list[str]()
         for group, mean in zip(groups, total.means(), strict=True):
             _, nodes, ages = zip(*(held[place] for place in group), strict=True)
             if isinstance(mean, str):
-                raise VersionRefusedError(version, f"the sum of {', '.join(sorted(nodes))}: {mean}")
+                impossible.append(f"the sum of {', '.join(sorted(nodes))}: {mean}")
+                continue
             values, weight = mean
             values *= np.float32(weight)
-            found.append(Sum(slots[0].parameters, Whole(values), weight, nodes, ages))
+            about = slots[0].parameters, Whole(values), weight, nodes, ages
+            found.append(Sum(*about, grouped=self.group > 0))
+        if not found:
+            raise VersionRefusedError(version, "; ".join(impossible))
         return found
 
     def _read(self, assignments: Iterable[int], read: ReadPayload) -> tuple[dict[int, Any], dict[int, str]]:

@@ -101,7 +101,8 @@ class Sum:
 
     `total` reads sum_i w_i x_i over the concatenated ranges, `weight` is sum_i w_i in the unit of the rows' weights.
     `nodes` are those whose updates are in it, `ages` [nodes] their staleness. A rule reads it as one row: the mean of
-    the cohort, of the cohort's weight. InputError unless the weight is positive and there are nodes.
+    the cohort, of the cohort's weight. `grouped`: the cohort is one of the random groups that a rule may read in place
+    of nodes. InputError unless the weight is positive and there are nodes.
     """
 
     parameters: Ranges
@@ -109,6 +110,7 @@ class Sum:
     weight: float
     nodes: Sequence[str]
     ages: Sequence[int]
+    grouped: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.weight < math.inf:

@@ -37,7 +37,8 @@ _NONE = msgspec.msgpack.encode({})
 class Reduce(Stage):
     """Aggregates rows, sums of cohorts, or both by the rule.
 
-    A rule that needs rows refuses sums. The rule's state, vectors of all parameters and values, is here.
+    A rule that needs rows refuses sums, but for those of random groups. The rule's state, vectors of all parameters and
+    values, is here.
     """
 
     def __init__(self, rule: Rule, crew: Crew) -> None:
@@ -177,9 +178,10 @@ class PseudoGradient:
 
 
 def _require_rows(rule: Rule, making: Making) -> None:
-    """Raise InputError where the rule needs rows, but there are sums."""
-    if making.sums and rule.needs == "rows":
-        name, nodes = "+".join(entry.name for entry, _ in rule.parts), sum(len(each.nodes) for each in making.sums)
+    """Raise InputError where the rule needs rows, but there are sums of cohorts that are no groups."""
+    whole = [each for each in making.sums if not each.grouped]
+    if whole and rule.needs == "rows":
+        name, nodes = "+".join(entry.name for entry, _ in rule.parts), sum(len(each.nodes) for each in whole)
         raise InputError(
             f"aggregation rule '{name}' needs each update as a row, but those of {nodes} nodes came as a sum; "
             "set aggregation.rule to mean, which needs a sum alone, or let nodes send their updates one by one"

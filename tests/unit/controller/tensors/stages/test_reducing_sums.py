@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -99,6 +100,17 @@ def test_a_rule_that_needs_rows_refuses_a_sum_and_nothing_changes(rule: str) -> 
     assert isinstance(told.value.__cause__, InputError)
     assert "set aggregation.rule to mean" in told.value.reason
     assert torch.equal(server.parameters, before)
+
+
+def test_a_rule_that_needs_rows_reads_the_means_of_groups() -> None:
+    server, ones = make_server(SIZE, rule="median"), torch.ones(SIZE)
+    start = server.parameters.clone()
+    groups = [
+        replace(summed([(f"{number}a", 1.0, value * ones), (f"{number}b", 3.0, value * ones)], (0, SIZE)), grouped=True)
+        for number, value in enumerate((1.0, 2.0, 1e6))
+    ]
+    server.aggregate(1, [], {}.__getitem__, sums=groups)
+    torch.testing.assert_close(start - server.parameters, 2 * ones)
 
 
 def test_a_rule_says_whether_it_needs_rows_or_a_sum() -> None:
