@@ -15,7 +15,6 @@ from zmq.utils import z85
 from barnraise.account.account import manifest
 from barnraise.assembly import parts
 from barnraise.assembly.addresses import listen
-from barnraise.assembly.engine_settings import mask_terms
 from barnraise.assembly.hosting import open_host
 from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
@@ -115,7 +114,8 @@ class RingRun:
         exchange = plan.exchange(told.model, told.exchange)
         self.server = parts.parameter_server(plan, torch.zeros(1), exchange)
         self.server.load(parts.initial_state(plan, told.model, exchange, run.data), 0)
-        blank = mask_terms(plan, exchange.exchanged)
+        assert plan.masking is not None
+        blank = plan.masking.terms(exchange.exchanged)
         seats = tuple(Seat(name, hexadecimal(keys[name].public), keys[name].signer.public) for name in TRUSTEES)
         self.masked = replace(blank, run=known, committee=committee_of(seats, 1))
         self.ring: MaskTerms = replace(self.masked, committee=None)

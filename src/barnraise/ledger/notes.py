@@ -243,6 +243,19 @@ class VersionUnmasked(Note, frozen=True, gc=False):
     masks: tuple[int, ...]
 
 
+class GroupLeftOut(Note, frozen=True, gc=False):
+    """A version is made without these contributions, as honest members cannot have the sum of their masked group.
+
+    Which of them is wrong is not known: all stay accepted.
+    """
+
+    sentence: ClassVar[str] = "a version was made without a group: {reason}"
+
+    version: int
+    reason: str
+    contributions: tuple[int, ...]
+
+
 class VersionRefused(Note, frozen=True, gc=False):
     """A version cannot be made of any of these contributions."""
 

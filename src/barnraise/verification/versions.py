@@ -118,8 +118,9 @@ class VersionsCheck(Check):
         slots = self.subject.history.slots.get(version)
         if slots is None or version not in self.subject.history.digests:
             return "it was not made before the run stopped"
-        numbers = [held.assignment for slot in slots for held in slot.contributions]
-        return None if self.subject.payloads.keys() >= set(numbers) else _DELETED
+        numbers = {held.assignment for slot in slots for held in slot.contributions}
+        numbers.update(self.subject.history.masks.get(version, ()))
+        return None if self.subject.payloads.keys() >= numbers else _DELETED
 
     def _meet(self, checkpoint: StoredCheckpoint) -> None:
         """Compare with a checkpoint, or restart there."""

@@ -139,7 +139,9 @@ def test_sums_under_masks_equal_those_of_the_rounded_updates(club: Club) -> None
     assert (found.void, found.num_groups) == ({}, 2)
     masks = unmasked(club, found, numbers, endorsements(club, found, numbers, ("t1", "t2", "t3")))
     club.payloads |= masks
-    sums = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    read = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    assert not read.left_out
+    sums = read.sums
     assert sorted(len(one.nodes) for one in sums) == [2, 2]
     for one in sums:
         members = [number for number, node in numbers.items() if node in one.nodes]
@@ -177,7 +179,12 @@ def test_a_group_with_an_impossible_sum_is_left_out_and_the_others_stay(club: Cl
     found = club.listed(numbers)
     masks = unmasked(club, found, numbers, endorsements(club, found, numbers, ("t1", "t2", "t3")))
     club.payloads |= masks
-    (left,) = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    read = club.unmasker.sums(1, slots_of(numbers), tuple(masks), club.payloads.__getitem__)
+    ((out, reason),) = read.left_out.items()
+    assert 1 in out
+    assert "2 members to at most" in reason
+    (left,) = read.sums
+    assert set(left.nodes) == {node for number, node in numbers.items() if number not in out}
     assert left.grouped
     assert len(left.nodes) == 2
     assert "ann" not in left.nodes

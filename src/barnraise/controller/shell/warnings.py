@@ -11,6 +11,7 @@ _WARNINGS: dict[type[notes.Note], str] = {
     notes.CheckpointFailed: "checkpoint failed: {reason}",
     notes.Voided: "contribution {assignment} of {node} is void, its rows are done again: {reason}",
     notes.VersionRefused: "version {version} is made without its contributions: {reason}",
+    notes.GroupLeftOut: "version {version} is made without a group of masked updates: {reason}",
     notes.StandbyLost: "standby {name} is gone: {reason}",
     notes.DurabilityLowered: "contributions are acknowledged without a standby: controller.durability is standby, "
     "but none has followed for {seconds:g} s (controller.standby_patience). Contributions that the controller's disk "

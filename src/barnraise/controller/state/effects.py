@@ -96,13 +96,17 @@ class Aggregate(ControllerEffect, frozen=True, gc=False):
 
 
 class Aggregated(Event, frozen=True, gc=False):
-    """The version exists: its parameters hash to `digest`, and `delta` leads there from the version before."""
+    """The version exists: its parameters hash to `digest`, and `delta` leads there from the version before.
+
+    `left_out`: by the contributions of a masked group that it is made without, why.
+    """
 
     epoch: int
     version: int
     digest: str
     delta: Blob
     parameters: Ranges | None = None  # the ranges that the delta changes; None: all
+    left_out: dict[tuple[int, ...], str] = msgspec.field(default_factory=dict)
 
 
 class Unmade(Event, frozen=True, gc=False):

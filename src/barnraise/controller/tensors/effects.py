@@ -104,7 +104,7 @@ def _aggregate(tensors: Tensors, effect: Aggregate) -> Work:
         finally:
             blobs.publish(server.parameters, server.digest, server.leaves)
         blobs.add_delta(made.delta.digest, made.delta_bytes)
-        return Aggregated(effect.epoch, made.version, made.digest, made.delta, made.parameters)
+        return Aggregated(effect.epoch, made.version, made.digest, made.delta, made.parameters, dict(made.left_out))
 
     return work
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,13 +40,17 @@ _LARGEST_MULTIPLE = 1 << 22
 
 @dataclass(frozen=True)
 class Made:
-    """A new version: its number, the digest of its parameters, and the delta that leads to it."""
+    """A new version: its number, the digest of its parameters, and the delta that leads to it.
+
+    `left_out`: by the contributions of a masked group that it is made without, why.
+    """
 
     version: int
     digest: str
     delta: Blob
     delta_bytes: memoryview
     parameters: Ranges | None  # the ranges that the delta changes; None: all
+    left_out: Mapping[tuple[int, ...], str] = field(default_factory=dict)
 
 
 class ParameterServer:
@@ -190,9 +194,11 @@ class ParameterServer:
         sums; nothing is changed then.
         """
         assert version == self.version + 1
+        left_out: Mapping[tuple[int, ...], str] = {}
         if masks:
             assert self.unmasker is not None, "a masked run has one"
-            slots, sums = (), self.unmasker.sums(version, slots, masks, read)
+            groups = self.unmasker.sums(version, slots, masks, read)
+            slots, sums, left_out = (), groups.sums, groups.left_out
         making = Making(version, slots, read, rate, scales, size=len(self.parameters), sums=sums)
         if sums or any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)
@@ -202,7 +208,7 @@ class ParameterServer:
         assert encoded is not None
         delta = Blob(hashlib.sha256(encoded.payload).hexdigest(), encoded.num_bytes)
         changed = None if making.moving == (0, len(self.parameters)) else making.moving
-        self.made = Made(version, self.digest, delta, encoded.payload, changed)
+        self.made = Made(version, self.digest, delta, encoded.payload, changed, left_out)
         return self.made
 
     def _repeat(self, making: Making) -> None:

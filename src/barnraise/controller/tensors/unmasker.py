@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,14 @@ class Whole:
     def read(self, start: int, out: Array) -> None:
         """Read the elements from `start` on."""
         np.copyto(out, self.values[start : start + out.size])
+
+
+@dataclass(frozen=True)
+class GroupsRead:
+    """The sums of a list's groups; and by the contributions of a group that is left out, why its sum is impossible."""
+
+    sums: Sequence[Sum]
+    left_out: Mapping[tuple[int, ...], str]
 
 
 class Unmasker(Look):
@@ -86,11 +94,11 @@ class Unmasker(Look):
         about = members.digest, members.encode(), shares, len(members.groups)
         return Listed(asked.epoch, asked.version, *about)
 
-    def sums(self, version: int, slots: Sequence[Slot], masks: Sequence[int], read: ReadPayload) -> list[Sum]:
+    def sums(self, version: int, slots: Sequence[Slot], masks: Sequence[int], read: ReadPayload) -> GroupsRead:
         """Return the sums of the groups of a version's list, whose masks the payloads of `masks` sum up.
 
-        A group whose sum honest members cannot have is left out, as one liar may be enough for it. VersionRefusedError
-        where a payload cannot be read, or no group is left.
+        A group whose sum honest members cannot have is left out, as one liar may be enough for it. That judges no
+        member. VersionRefusedError where a payload cannot be read, or no group is left.
         """
         held = [(one.assignment, slot.node, one.staleness) for slot in slots for one in slot.contributions]
         payloads, lost = self._read([*(number for number, _, _ in held), *masks], read)
@@ -104,19 +112,19 @@ class Unmasker(Look):
             total.add(place, update)
         for number in masks:
             total.subtract(payloads[number])
-        found, impossible = [], list[str]()
+        found, left_out = list[Sum](), dict[tuple[int, ...], str]()
         for group, mean in zip(groups, total.means(), strict=True):
-            _, nodes, ages = zip(*(held[place] for place in group), strict=True)
+            numbers, nodes, ages = zip(*(held[place] for place in group), strict=True)
             if isinstance(mean, str):
-                impossible.append(f"the sum of {', '.join(sorted(nodes))}: {mean}")
+                left_out[tuple(sorted(numbers))] = f"the sum of {', '.join(sorted(nodes))}: {mean}"
                 continue
             values, weight = mean
             values *= np.float32(weight)
             about = slots[0].parameters, Whole(values), weight, nodes, ages
             found.append(Sum(*about, grouped=self.group > 0))
         if not found:
-            raise VersionRefusedError(version, "; ".join(impossible))
-        return found
+            raise VersionRefusedError(version, "; ".join(left_out.values()))
+        return GroupsRead(found, left_out)
 
     def _read(self, assignments: Iterable[int], read: ReadPayload) -> tuple[dict[int, Any], dict[int, str]]:
         """Return the payloads, and why others cannot be read."""

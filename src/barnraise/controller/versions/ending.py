@@ -66,6 +66,8 @@ class Ending(Part):
         closing = self.state.closing
         if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
             return
+        for numbers, reason in event.left_out.items():
+            yield Noted(self.now, notes.GroupLeftOut(event.version, reason, numbers))
         yield VersionMade(self.now, event.version, event.digest, event.delta.num_bytes)
         yield from self.publishing.keep(Update("delta", event.version, event.delta, event.digest, event.parameters))
         if self.state.progress.final:

@@ -9,10 +9,11 @@ import pytest
 from barnraise.controller.state import effects
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
-from barnraise.core.types import Confirm, Endorse, Unmask
+from barnraise.core.types import Blob, Confirm, Endorse, Unmask
 from barnraise.ledger import notes
 
 from ....masked_runs import MASKS, TRUSTEES, WORKERS, MaskedRun
+from ....state_machine.engine import digest
 
 
 @pytest.fixture
@@ -75,6 +76,25 @@ def test_a_version_is_made_of_sums_that_two_trustees_agree_on(listed: MaskedRun)
     listed.make()
     assert listed.state.newest.version == 1
     assert not listed.state.merging
+
+
+def test_a_group_left_out_of_a_version_is_noted_and_costs_its_members_nothing_else(listed: MaskedRun) -> None:
+    listed.answer_all()
+    numbers, asked = tuple(sorted(listed.state.merging)), listed.job(effects.Aggregate)
+    refused = {numbers: "the sum of ann, bob: a value sums to 90 steps, that of 2 members to at most 40"}
+    made = effects.Aggregated(listed.epoch, 1, digest(1), Blob(digest(5001), 9), left_out=refused)
+    assert asked.version == 1
+    listed.handle(made)
+    listed.handle(made)
+    (note,) = listed.notes(notes.GroupLeftOut)
+    assert (note.version, note.contributions, note.reason) == (1, numbers, refused[numbers])
+    assert not listed.notes(notes.Offended)
+    assert not listed.state.redo
+    assert listed.state.newest.version == 1
+    assert all(node.live and node.tally.refused == 0 for node in listed.state.nodes.values())
+    listed.crash()
+    assert listed.state.newest.version == 1
+    assert len(listed.notes(notes.GroupLeftOut)) == 1
 
 
 def test_sums_that_differ_are_asked_of_others_and_the_liar_is_sentenced(listed: MaskedRun) -> None:
