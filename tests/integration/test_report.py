@@ -53,7 +53,7 @@ JSON_KEYS = {
     "idle", "conflicts", "prediction_error", "predicted_within", "seal", "signed", "audited", "unaudited",
     "market_events", "moves", "rematches", "stability", "nearly_stable", "blocking_density", "regret",
     "mean_stability", "mean_nearly_stable", "mean_blocking_density", "mean_regret",
-    "stable_at_prices", "mean_stable_at_prices", "market", "no_market", "simulated", "privacy",
+    "stable_at_prices", "mean_stable_at_prices", "market", "no_market", "simulated", "privacy", "overhead",
 }  # fmt: skip
 MODEL = {"architecture": "gpt_neo", "config": {"hidden_size": 16, "num_layers": 2, "num_heads": 2}}
 SAT = {

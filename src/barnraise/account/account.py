@@ -39,6 +39,7 @@ class Dispatched:
     The newest use of nodes' time; the median error of expected task times, as a share (None: no node had done enough),
     the share of those `within` the expected standard deviation, and their number. `doubts` are the reasons why nodes
     get no tasks at that time (`account.nodes`): repeated losses, or a verdict. `privacy`: the budget that tasks spend.
+    `overhead`: the median alpha of protections by the workers' own reports.
     """
 
     matching: Matching | None = None
@@ -49,6 +50,7 @@ class Dispatched:
     foreseen: int = 0
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
     privacy: SpentBudget = field(default_factory=SpentBudget)
+    overhead: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Account:
             "predicted_within": self.dispatch.within,
             **as_figures(self.dispatch.matching),
             "privacy": self.dispatch.privacy.as_json(),
+            "overhead": self.dispatch.overhead,
             "market": self.dispatch.market.stands,
             "no_market": "" if self.dispatch.market.stands else self.dispatch.market.why,
             **figures(self.measurements),
@@ -225,6 +228,7 @@ class AccountReader:
                 foreseen=len(found.foreseen.hindsight.errors),
                 doubts=found.doubts.at(end),
                 privacy=SpentBudget(newest.budget, newest.spent),
+                overhead=found.overheads.median,
             ),
             measurements=measurements(found.metrics, found.losses.points, run_file),
         )

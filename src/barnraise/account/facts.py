@@ -69,6 +69,11 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         yield "forecast", forecast_text(dispatch.error, dispatch.within, dispatch.foreseen)
     if dispatch.privacy.budget is not None:
         yield "privacy", str(dispatch.privacy)
+    if dispatch.overhead is not None:
+        yield (
+            "overhead",
+            f"alpha {dispatch.overhead:.2f}, workers' time with protections over that without (median of reports)",
+        )
     snapshot = f"a snapshot of the model is {bytes_text(account.snapshot_bytes)}"
     yield "traffic", f"up {bytes_text(account.traffic.up)}, down {bytes_text(account.traffic.down)}; {snapshot}"
     if account.lowered is not None:

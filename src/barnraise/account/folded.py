@@ -17,6 +17,7 @@ from barnraise.account.loss_curve import LossCurve
 from barnraise.account.matched import MarketCurve, Matchings
 from barnraise.account.merging import NewestVersion
 from barnraise.account.metrics import Metrics
+from barnraise.account.overheads import Overheads
 from barnraise.account.pauses import Pauses
 from barnraise.account.reducer import Kinds, Reducer, Timeline
 from barnraise.account.tallies import Tallies
@@ -98,6 +99,7 @@ class Folded(msgspec.Struct):
     matchings: Matchings = msgspec.field(default_factory=Matchings)
     doubts: Doubts = msgspec.field(default_factory=Doubts)
     metrics: Metrics = msgspec.field(default_factory=Metrics)
+    overheads: Overheads = msgspec.field(default_factory=Overheads)
     over_time: OverTime = msgspec.field(default_factory=OverTime)
 
     @property
@@ -105,5 +107,5 @@ class Folded(msgspec.Struct):
         """Return the list of all reducers."""
         return [
             self.tallies, self.losses, self.chronicle, self.newest, self.version, self.foreseen, self.matchings,
-            self.doubts, self.metrics, *self.over_time.reducers,
+            self.doubts, self.metrics, self.overheads, *self.over_time.reducers,
         ]  # fmt: skip

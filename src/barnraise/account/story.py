@@ -225,6 +225,7 @@ def _scored(note: notes.Scored, node: str) -> str:
 _SAID: dict[str, tuple[str, Callable[[float], str]]] = {
     "tokens_per_second": ("tokens/s", "{:,.0f}".format),
     "step_seconds": ("step", "{:.3g} s".format),
+    "overhead": ("alpha of protections", "{:.2f}".format),
     "round_trip": ("round trip", "{:.3g} s".format),
     "up": ("up", lambda value: f"{bytes_text(int(value))}/s"),
     "down": ("down", lambda value: f"{bytes_text(int(value))}/s"),

@@ -118,7 +118,11 @@ def engine_settings(
             max_norm=trust.max_update_norm,
             checkpoint_bytes=payload_growth(plan, exchanged),
             reach=reach(plan, exchange),
-            protection=ProtectionSettings(budget_settings(plan), mask_settings(plan, exchanged)),
+            protection=ProtectionSettings(
+                budget_settings(plan),
+                mask_settings(plan, exchanged),
+                plan.run_file.privacy.overhead_limit if plan.private or plan.masking else 0.0,
+            ),
         ),
         tasks=TaskSettings(
             rows=rows,

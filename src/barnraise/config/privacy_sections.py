@@ -72,3 +72,8 @@ class PrivacySection(Section):
         default=None,
         description="Sums under masks: trustees hold the masks' seeds, and the controller reads no single update.",
     )
+    overhead_limit: Annotated[float, Field(ge=1, le=1000)] = Field(
+        default=1.5,
+        description="Largest time of a worker's work with protections over the time without. A run that is estimated "
+        "to pass it by far is refused; the host is told when workers measure more.",
+    )

@@ -23,7 +23,7 @@ from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
-from barnraise.controller.fleet.telemetry import Sampling
+from barnraise.controller.fleet.telemetry import ProtectionCosts, Sampling
 from barnraise.controller.fleet.uploads import Uploads
 from barnraise.controller.state.actions import Action, Journal, Send
 from barnraise.controller.state.assembly import assemble
@@ -78,6 +78,7 @@ PARTS: tuple[type[Part], ...] = (
     Speeds,
     CostModel,
     Fleet,
+    ProtectionCosts,
     Sampling,
     Arrivals,
     BufferDeadline,

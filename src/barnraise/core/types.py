@@ -24,6 +24,9 @@ Signature = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^([0-9a-f]{128
 SLOWEST, FASTEST, LONGEST, SLOWEST_LINE = 1e-3, 1e12, 3600.0, 100.0
 """Bounds of claimed rates, claimed delays in seconds, and a line's bytes a second: arithmetic on them stays finite."""
 
+WARNED_OVERHEAD, LARGEST_OVERHEAD = 1.2, 1e3
+"""Alpha from which on it is told, and its bound: a worker's time with protections over that without."""
+
 
 class NodeProfile(msgspec.Struct, frozen=True, gc=False):
     """A worker's measurements of its own machine: a claim, which seeds estimates and yields to observation."""
@@ -97,6 +100,7 @@ class Telemetry(msgspec.Struct, frozen=True, gc=False):
     link: LinkReport = LinkReport()
     tokens_per_second: Rate = 0.0
     step_seconds: Seconds = 0.0
+    overhead: Annotated[float, msgspec.Meta(ge=0.0, le=LARGEST_OVERHEAD)] = 0.0  # alpha of its protections; 0: unknown
 
     def __post_init__(self) -> None:
         _bound(self, ("tokens_per_second",), ("step_seconds",))

@@ -84,6 +84,9 @@ def families(seen: RunMoment) -> Iterator[Metric]:
     if (budget := account.dispatch.privacy.budget) is not None:
         yield _gauge("privacy_epsilon_spent", "Epsilon spent for one unit.", account.dispatch.privacy.epsilon)
         yield _gauge("privacy_epsilon_budget", "Epsilon at which the run ends.", budget.epsilon)
+    if account.dispatch.overhead is not None:
+        text = "Median of the workers' time with protections over that without, by their own reports."
+        yield _gauge("protection_overhead_ratio", text, account.dispatch.overhead)
     yield from _counted(seen)
     yield _gauge("controller_epoch", "Controller processes of the run so far.", totals.epochs)
     yield _counter("run_seconds", "Time for which controllers have worked.", totals.seconds)

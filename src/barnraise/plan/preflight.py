@@ -33,6 +33,7 @@ from barnraise.plan.data_urls import url_problems
 from barnraise.plan.estimate import Estimate, described, estimate, row_needs
 from barnraise.plan.exchange import part_problems
 from barnraise.plan.metrics import measured_problems, metric_problems
+from barnraise.plan.overhead import overhead_doubts, overhead_problems
 from barnraise.plan.problem import pair_problems, problem_problems
 from barnraise.plan.purpose import SIMULATE, Purpose
 from barnraise.plan.resolve import Plan
@@ -77,6 +78,7 @@ def measure(plan: Plan, nodes: int | None = None) -> tuple[Estimate | None, list
     except InputError as error:
         return None, [Problem(_blamed(error), str(error))]
     problems = [*_weights(plan), *_memory(plan, result), *_disk(plan, result), *_room(plan, nodes)]
+    problems += overhead_problems(plan, result)
     return result, [*problems, *_repeatable(plan)]
 
 
@@ -225,6 +227,7 @@ def doubts(plan: Plan, result: Estimate) -> Iterator[Problem]:
     """Yield warnings of resources that may run out, of audits that may settle nothing, and of masked models."""
     yield from _unsettled(plan)
     yield from _masked(plan)
+    yield from overhead_doubts(plan, result)
     yield from _full(plan, result)
 
 

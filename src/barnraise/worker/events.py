@@ -84,9 +84,10 @@ class TaskFailed(Event, frozen=True, gc=False):
 
 
 class Measured(Event, frozen=True, gc=False):
-    """A measurement of the machine's load, about once a minute."""
+    """A measurement of the machine's load, and of the cost of protections (0: not known), about once a minute."""
 
     load: Load
+    overhead: float = 0.0
 
 
 class Tick(Event, frozen=True, gc=False):

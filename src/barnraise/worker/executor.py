@@ -55,6 +55,7 @@ from barnraise.worker.device_session import DevicePath, DeviceSession
 from barnraise.worker.masking import Mask, MaskedMember
 from barnraise.worker.noise_stage import ClippedNoise
 from barnraise.worker.past import Past, Perturbed, Versions
+from barnraise.worker.protection_timer import ProtectionTimer
 from barnraise.worker.replica import Fetched, Replica
 from barnraise.worker.stateful import StatefulSession
 from barnraise.worker.task_sessions import Ends, StatefulReplay, StatelessReplay, StatelessSession, TaskSession
@@ -84,7 +85,7 @@ class WorkerExecutor:
             follows=downlink.version_momentum != 0.0 or settings.stateless,
             last=settings.stateless,
         )
-        self._crew = Crew(torch.get_num_threads(), gives_way=True)
+        self._crew, self._timer = Crew(torch.get_num_threads(), gives_way=True), ProtectionTimer()
         last = compression.create(uplink.last) if uplink.last else None
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:
@@ -99,10 +100,10 @@ class WorkerExecutor:
             update_clip=uplink.clip,
             last=last,
             crew=self._crew,
-            mask=Mask(uplink.masks, self.codecs[0]) if uplink.masks is not None else None,
+            mask=Mask(uplink.masks, self.codecs[0], self._timer) if uplink.masks is not None else None,
         )
         if (private := settings.private) is not None and not private.rate:
-            self.path.insert(ClippedNoise(private.clip, private.noise, self._crew))
+            self.path.insert(ClippedNoise(private.clip, private.noise, self._crew, self._timer))
         self._private, self._stream = private, SecretStream()
         self._exchange, self.queue = exchange, WorkQueue()
         self.course: TaskSession = (
@@ -177,6 +178,7 @@ class WorkerExecutor:
             course.drop()
             return finished(None)
         ends, told, seconds = course.end(), course.transcript, time.monotonic() - began
+        self._timer.trained(seconds)
 
         def contribution() -> Contribution | None:
             if (sent := self._sent(task, ends, steps)) is None:
@@ -342,6 +344,11 @@ class WorkerExecutor:
         if self.path.mask is not None:
             self.path.mask.membership = member
 
+    @property
+    def overhead(self) -> float:
+        """Return alpha of the protections as measured, 0 where it is not known."""
+        return self._timer.overhead
+
     def newly_skipped(self) -> tuple[int, str]:
         """Return how many steps the trainer skipped since the last call, and why; 0 and "" where it skipped none."""
         skipped, self._told_skipped = self.trainer.skipped - self._told_skipped, self.trainer.skipped
@@ -369,8 +376,10 @@ class WorkerExecutor:
         while steps < 3 or time.monotonic() - began < seconds:
             self.trainer.step(batch, 0.0)
             steps += 1
+        took = time.monotonic() - began
+        self._timer.rows = self.trainer.row_overhead(batch)
         self.trainer.forget()  # moments of random rows are useless
-        rate = steps * num_rows * length / (time.monotonic() - began) / (1.0 + self.slowdown)
+        rate = steps * num_rows * length / took / (1.0 + self.slowdown)
         return NodeProfile(rate, profile.memory_bytes, profile.cores, profile.device)
 
     def _seconds_of_step(self, batch: Batch) -> float:

@@ -155,7 +155,8 @@ class Worker:
         if not self.contact.greeted:
             return []
         lead = self.tasks.lead
-        telemetry = Telemetry(event.load, self.contact.link, lead.tokens_per_second, lead.step_seconds)
+        measured = lead.tokens_per_second, lead.step_seconds, event.overhead
+        telemetry = Telemetry(event.load, self.contact.link, *measured)
         return [self.contact.send(Heartbeat(now, telemetry), now)]
 
     def _received(self, event: Received, now: float) -> list[Action]:

@@ -21,6 +21,7 @@ from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.trust.signatures import RunId, Signer
 from barnraise.wire.messages import Masks
+from barnraise.worker.protection_timer import ProtectionTimer
 from barnraise.worker.stages import NOT_FINITE, Draft, WorkerStage
 
 
@@ -52,8 +53,8 @@ class Mask(WorkerStage):
     `plain` encodes the rounded update.
     """
 
-    def __init__(self, masks: Masks, plain: Codec) -> None:
-        self.settings, self._plain = masks, plain
+    def __init__(self, masks: Masks, plain: Codec, timer: ProtectionTimer | None = None) -> None:
+        self.settings, self._plain, self._timer = masks, plain, timer or ProtectionTimer()
         self.ring = Ring(masks.value_bits, masks.most_members, masks.limit)
         self.membership: MaskedMember | None = None
         self._next: _Next | None = None
@@ -80,11 +81,13 @@ class Mask(WorkerStage):
             )
         values = gathered(update.vector, update.covered).numpy()
         terms = MaskTerms(member.run, self.ring, values.size, committee)
-        words = self.ring.quantise(values, self.ring.weight(coming.share))
-        mean, _ = self.ring.decode(words, 1)
+        with self._timer.protecting():
+            words = self.ring.quantise(values, self.ring.weight(coming.share))
+            mean, _ = self.ring.decode(words, 1)
         update.encoded = self._plain.encode(torch.from_numpy(mean), update.version)
         origin = UpdateOrigin(member.node, task.id, task.base, coming.model)
-        update.masked = mask(terms, origin, words, member.signer)
+        with self._timer.protecting():
+            update.masked = mask(terms, origin, words, member.signer)
 
 
 class Bound(WorkerStage):

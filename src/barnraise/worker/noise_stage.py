@@ -22,6 +22,7 @@ from barnraise.compression.feedback import norm
 from barnraise.core.errors import PayloadError
 from barnraise.core.threads import Crew, spans
 from barnraise.privacy.gaussian import SecretStream, add_noise
+from barnraise.worker.protection_timer import ProtectionTimer
 from barnraise.worker.stages import MARGIN, NOT_FINITE, Draft, WorkerStage
 
 
@@ -31,10 +32,15 @@ class ClippedNoise(WorkerStage):
     Raises PayloadError when the difference is not finite.
     """
 
-    def __init__(self, clip: float, noise: float, crew: Crew) -> None:
+    def __init__(self, clip: float, noise: float, crew: Crew, timer: ProtectionTimer | None = None) -> None:
         self.clip, self.noise, self._crew, self._stream = clip, noise, crew, SecretStream()
+        self._timer = timer or ProtectionTimer()
 
     def forward(self, update: Draft) -> None:
+        with self._timer.protecting():
+            self._hide(update)
+
+    def _hide(self, update: Draft) -> None:
         values = update.vector.cpu().numpy()  # shared with the vector where that is in main memory
         length = norm(values, self._crew)
         if not np.isfinite(length):

@@ -164,7 +164,7 @@ class WorkerRuntime:
         self._working = True
         self._spawn(self._read())
         sender = self._spawn(self._write())
-        self._spawn(watch(self.options.means.device, self.inbox.put_nowait))
+        self._spawn(watch(self.options.means.device, self.inbox.put_nowait, lambda: self._built))
         self._carry_out(self.machine.start(time.monotonic()))
         while self.outcome is None:
             try:

@@ -51,6 +51,10 @@ class TaskExecutor(Protocol):
     def payloads(self) -> Mapping[int, SentUpdate]:
         """Return the sent updates by assignment, until they are settled."""
 
+    @property
+    def overhead(self) -> float:
+        """Return the time of its work with protections over the time without; 0 where that is not known."""
+
     def newly_skipped(self) -> tuple[int, str]:
         """Return how many steps were skipped since the last call, and why."""
 

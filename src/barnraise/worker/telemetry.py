@@ -13,13 +13,16 @@ import psutil
 
 from barnraise.core.types import Load
 from barnraise.worker.events import Event, Measured
+from barnraise.worker.task_executor import TaskExecutor
 
 FIRST, INTERVAL = 10.0, 60.0
 """Seconds until the first measurement, and between two."""
 
 
-async def watch(device: str, tell: Callable[[Event], None]) -> None:
-    """Report the load for as long as the worker lives."""
+async def watch(
+    device: str, tell: Callable[[Event], None], executor: Callable[[], TaskExecutor | None] = lambda: None
+) -> None:
+    """Report the load, and the cost of protections once there is an executor, for as long as the worker lives."""
     process = psutil.Process()
     psutil.cpu_percent()  # measures from here on
     wait = FIRST
@@ -27,7 +30,8 @@ async def watch(device: str, tell: Callable[[Event], None]) -> None:
         await asyncio.sleep(wait)
         wait = INTERVAL
         with contextlib.suppress(psutil.Error, OSError):
-            tell(Measured(load_of(process, device)))
+            made = executor()
+            tell(Measured(load_of(process, device), made.overhead if made is not None else 0.0))
 
 
 def load_of(process: psutil.Process, device: str) -> Load:

@@ -180,6 +180,11 @@ class TrusteeExecutor:
     def encode_on(self, pool: Executor) -> None:
         """Do nothing: there is nothing to encode."""
 
+    @property
+    def overhead(self) -> float:
+        """Return 0: it trains nothing that protections could slow."""
+        return 0.0
+
     def newly_skipped(self) -> tuple[int, str]:
         """Return 0: there are no steps to skip."""
         return 0, ""

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from barnraise.config.load import load
+from barnraise.core.types import WARNED_OVERHEAD
 from barnraise.plan import Purpose, resolve
 from barnraise.plan.estimate import estimate
-from barnraise.plan.overhead import WARNED, Overhead, overhead
+from barnraise.plan.overhead import ROWS, Overhead, overhead, overhead_doubts, overhead_problems
 
 RUN: dict[str, Any] = {
     "model": {"architecture": "gpt2", "config": {"hidden_size": 64, "num_layers": 2, "num_heads": 2}},
@@ -47,5 +48,47 @@ def test_each_protection_has_its_share() -> None:
 
 
 def test_a_large_overhead_is_told_with_a_remedy() -> None:
-    assert "training.local_steps" in str(Overhead(WARNED + 0.1, {"masks": 0.3}, 100))
-    assert "training.local_steps" not in str(Overhead(WARNED - 0.1, {"masks": 0.1}, 100))
+    assert "training.local_steps" in str(Overhead(WARNED_OVERHEAD + 0.1, {"masks": 0.3}, 100))
+    assert "training.local_steps" not in str(Overhead(WARNED_OVERHEAD - 0.1, {"masks": 0.1}, 100))
+
+
+NOISE = {"profile": "noise", "clip": 1.0, "noise": 0.01}
+
+
+def judged(limit: float, privacy: dict[str, Any], purpose: Purpose = Purpose.SERVE) -> tuple[list[str], list[str]]:
+    """Return the problems and the warnings of a limit."""
+    training = {"local_steps": 4, "batch_size": 4, "compression": "none"}
+    run_file = load(RUN | {"training": training, "privacy": privacy | {"overhead_limit": limit}})
+    plan = resolve(run_file, purpose=purpose, nodes=4 if purpose is Purpose.SIMULATE else None)
+    cost = estimate(plan)
+    problems, doubts = overhead_problems(plan, cost), overhead_doubts(plan, cost)
+    return [str(problem) for problem in problems], [str(problem) for problem in doubts]
+
+
+def test_a_run_is_refused_where_a_third_of_its_estimated_cost_is_above_the_limit() -> None:
+    cost = found({"differential_privacy": NOISE})
+    assert cost is not None
+    refused, doubted = judged(1.0 + (cost.alpha - 1.0) / 12, {"differential_privacy": NOISE})
+    assert not doubted
+    assert len(refused) == 1
+    for word in ("privacy.overhead_limit", "training.local_steps", "noise", "1,024 tokens", "raise the limit"):
+        assert word in refused[0]
+
+
+def test_a_run_starts_with_a_warning_where_the_estimate_alone_is_above_the_limit() -> None:
+    cost = found({"differential_privacy": NOISE})
+    assert cost is not None
+    refused, doubted = judged(1.0 + (cost.alpha - 1.0) / 1.7, {"differential_privacy": NOISE})
+    assert not refused
+    assert len(doubted) == 1
+    assert judged(cost.alpha * 3, {"differential_privacy": NOISE}) == ([], [])
+
+
+def test_a_run_without_protections_or_workers_is_not_refused() -> None:
+    assert judged(1.0, {}) == ([], [])
+    assert judged(1.0, {"differential_privacy": NOISE}, Purpose.SIMULATE) == ([], [])
+
+
+def test_gradients_of_rows_have_another_remedy_than_longer_tasks() -> None:
+    assert "training.adapter" in Overhead(1.31, {ROWS: 0.31}, 100).remedy
+    assert "training.local_steps" in Overhead(1.5, {ROWS: 0.2, "masks": 0.3}, 100).remedy

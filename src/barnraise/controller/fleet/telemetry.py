@@ -1,4 +1,4 @@
-"""Samples of nodes for the ledger: observations and claims, at most once a minute each.
+"""Samples of nodes for the ledger, at most once a minute each, and the cost of protections by their reports.
 
 A node's claims are for the reader of the ledger. No decision depends on them, but that it may get shorter rows.
 """
@@ -6,6 +6,7 @@ A node's claims are for the reader of the ledger. No decision depends on them, b
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ from barnraise.controller.fleet.memory_limits import MemoryLimits
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.events import Event, Reported
 from barnraise.controller.state.part import Context, Part, Steps
-from barnraise.core.types import Telemetry
+from barnraise.core.types import WARNED_OVERHEAD, Telemetry
 from barnraise.ledger.decisions import Noted
-from barnraise.ledger.notes import Sampled
+from barnraise.ledger.notes import Advice, Sampled
 
 INTERVAL = 60.0
 """Seconds between two rows of a node."""
@@ -25,12 +26,47 @@ ROWS_PER_SECOND = 10.0
 """Rows a second of all nodes together: in a large fleet each has fewer."""
 
 
+class ProtectionCosts(Part):
+    """Keeps the newest alpha of each node that takes part, and tells the host of the median once for each bound.
+
+    No decision depends on the reports: a node could make them up.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.limit = context.settings.payloads.protection.overhead_limit
+        self.bounds = sorted({WARNED_OVERHEAD, self.limit}) if self.limit else []
+        self._alphas: dict[str, float] = {}
+
+    def told(self, node: str, alpha: float) -> Steps:
+        """Handle a node's report, 0 where it knows none."""
+        if not self.bounds or not alpha:
+            return
+        self._alphas[node] = alpha
+        found = median(self._alphas.values())
+        passed = [bound for bound in self.bounds if found > bound]
+        if not passed:
+            return
+        del self.bounds[: len(passed)]
+        reason = (
+            f"protections make the work of workers {found:.2f} times as long, by their own reports (told above "
+            f"{passed[-1]:g}; privacy.overhead_limit is {self.limit:g}): longer tasks (training.local_steps) or fewer "
+            "trained values (training.adapter) make it less"
+        )
+        yield Noted(self.now, Advice(reason))
+
+    def forget(self, node: str) -> None:
+        self._alphas.pop(node, None)
+
+
 class Sampling(Part):
     """Notes when each node had its last row."""
 
-    def __init__(self, context: Context, records: NodeRecords, memory_limits: MemoryLimits) -> None:
+    def __init__(
+        self, context: Context, records: NodeRecords, memory_limits: MemoryLimits, costs: ProtectionCosts
+    ) -> None:
         super().__init__(context)
-        self.records, self.memory_limits = records, memory_limits
+        self.records, self.memory_limits, self.costs = records, memory_limits, costs
 
     def _reported(self, event: Reported) -> Steps:
         name, telemetry = event.node, event.telemetry
@@ -48,6 +84,7 @@ class Sampling(Part):
             _numbers(telemetry),
         )
         yield Noted(self.now, seen, name)
+        yield from self.costs.told(name, telemetry.overhead)
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Reported: self._reported}

@@ -73,10 +73,14 @@ class MaskSettings:
 
 @dataclass(frozen=True)
 class ProtectionSettings:
-    """Protections of updates: the budget of what they tell of a row or a site, and masks; None where there are none."""
+    """Protections of updates: the budget of what they tell of a row or a site, and masks; None where there are none.
+
+    `overhead_limit` is the alpha above which the host is told that protections cost too much; 0 without any.
+    """
 
     privacy: PrivacySettings | None = None
     masks: MaskSettings | None = None
+    overhead_limit: float = 0.0
 
 
 @dataclass(frozen=True)

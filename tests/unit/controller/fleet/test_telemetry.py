@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 
 import msgspec
 import psutil
@@ -11,11 +12,12 @@ import pytest
 
 from barnraise.account.story import _noted
 from barnraise.controller.state import events as ev
+from barnraise.controller.state.settings import ProtectionSettings
 from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.errors import WireError
 from barnraise.core.types import FASTEST, LinkReport, Load, Telemetry
 from barnraise.ledger.decisions import Noted
-from barnraise.ledger.notes import FIGURES, Employed, Matched, Sampled, note_of
+from barnraise.ledger.notes import FIGURES, Advice, Employed, Matched, Sampled, note_of
 from barnraise.wire.frames import decode_from_worker, encode
 from barnraise.wire.messages import Decline, Heartbeat
 from barnraise.worker import telemetry
@@ -33,11 +35,12 @@ def sampled(engine: Engine) -> list[tuple[str, Sampled]]:
 
 def test_a_worker_tells_what_was_measured_with_a_heartbeat() -> None:
     bench = ready()
-    bench.handle(Measured(SAID.load))
+    bench.handle(Measured(SAID.load, 1.25))
     told = bench.sent[-1]
     assert isinstance(told, Heartbeat)
     assert told.telemetry is not None
     assert told.telemetry.load == SAID.load
+    assert told.telemetry.overhead == 1.25
     assert told.telemetry.link == bench.worker.contact.link
 
 
@@ -53,6 +56,13 @@ def test_a_heartbeat_that_tells_nothing_is_as_it_was() -> None:
 )
 def test_impossible_telemetry_is_refused(load: object) -> None:
     frame = msgspec.msgpack.encode({"t": "Heartbeat", "sent": 1.0, "telemetry": {"load": load}})
+    with pytest.raises(WireError):
+        decode_from_worker([frame])
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1e4, math.nan, math.inf, "much"])
+def test_an_impossible_cost_of_protections_is_refused(alpha: object) -> None:
+    frame = msgspec.msgpack.encode({"t": "Heartbeat", "sent": 1.0, "telemetry": {"overhead": alpha}})
     with pytest.raises(WireError):
         decode_from_worker([frame])
 
@@ -150,3 +160,61 @@ def test_the_load_is_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     assert all(isinstance(event, Measured) for event in asyncio.run(three()))
+
+
+def costed(limit: float) -> Engine:
+    settings = engine_settings(tokens=10**9)
+    payloads = replace(settings.payloads, protection=ProtectionSettings(overhead_limit=limit))
+    made = Engine(replace(settings, payloads=payloads))
+    for node in "abc":
+        made.hello(node)
+    return made
+
+
+def report(there: Engine, **alphas: float) -> None:
+    """Let a minute pass, then nodes report their alphas."""
+    for _ in range(61):
+        there.tick(1.0)
+        for node in "abc":
+            there.heartbeat(node)
+    for node, alpha in alphas.items():
+        there.handle(ev.Received(node, Heartbeat(there.now, Telemetry(overhead=alpha))))
+
+
+def advice(there: Engine) -> list[str]:
+    return [d.note.reason for d in there.journal if isinstance(d, Noted) and isinstance(d.note, Advice)]
+
+
+def test_the_host_is_told_of_the_median_once_above_each_bound() -> None:
+    there = costed(1.5)
+    report(there, a=1.1, b=1.1, c=900.0)
+    assert advice(there) == []
+    report(there, a=1.3, b=1.3)
+    assert len(advice(there)) == 1
+    assert "1.30 times as long" in advice(there)[0]
+    assert "above 1.2" in advice(there)[0]
+    report(there, a=1.7, b=1.6)
+    report(there, a=1.7, b=1.8)
+    assert len(advice(there)) == 2
+    assert "above 1.5" in advice(there)[1]
+    assert "training.local_steps" in advice(there)[1]
+
+
+def test_a_node_that_left_counts_no_more() -> None:
+    there = costed(1.5)
+    report(there, a=1.0, b=1.0, c=1.4)
+    there.leave("a")
+    there.leave("b")
+    there.handle(ev.Received("c", Heartbeat(there.now, Telemetry(overhead=1.4))))
+    assert advice(there) == []
+    report(there, c=1.4)
+    assert len(advice(there)) == 1
+
+
+@pytest.mark.parametrize("alpha", [0.0, 900.0])
+def test_reports_of_a_run_without_protections_are_noted_alone(alpha: float) -> None:
+    there = costed(0.0)
+    report(there, a=alpha, b=alpha)
+    assert advice(there) == []
+    said = [d.note.said for d in there.journal if isinstance(d, Noted) and isinstance(d.note, Sampled)]
+    assert [row.get("overhead", 0.0) for row in said] == [alpha, alpha]

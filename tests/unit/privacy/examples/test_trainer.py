@@ -68,3 +68,12 @@ def test_two_trainers_draw_other_noise() -> None:
         private.step(rows(4), 1.0)
         found.append(private.flat.vector.clone())
     assert not torch.equal(*found)
+
+
+def test_the_time_of_private_gradients_is_measured_and_leaves_none() -> None:
+    private, usual = trainer(1.0), LocalTrainer(gpt(adapters=True), **OPTIONS)  # type: ignore[arg-type]
+    before = private.flat.vector.clone()
+    assert private.row_overhead(rows(4)) >= 1.0
+    assert torch.equal(private.flat.vector, before)
+    assert not private.flat.gradient.any()
+    assert usual.row_overhead(rows(4)) == 1.0
