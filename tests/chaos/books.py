@@ -36,7 +36,7 @@ from barnraise.core.types import (
     News,
     PayloadResult,
 )
-from barnraise.emulation.conduct import HONEST
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.costs import FLOPS, ControllerCosts, NodeCosts
 from barnraise.wire.frames import Buffer
 from barnraise.wire.messages import Assign, Newer
@@ -68,9 +68,9 @@ class Truth:
 class NodeBooks:
     """One node: its replica and its payloads. `size` is a payload's."""
 
-    def __init__(self, name: str, truth: Truth, size: int) -> None:
+    def __init__(self, name: str, truth: Truth, size: int, conduct: Conduct = HONEST) -> None:
         self.name, self.truth, self.size = name, truth, size
-        self.costs, self.conduct = NodeCosts(100, "none", "none"), HONEST
+        self.costs, self.conduct = NodeCosts(100, "none", "none"), conduct
         self.lives = self.made = 0  # processes, and payloads
         self.start()
 

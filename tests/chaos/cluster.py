@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.fleet.leases import LOOKS, Leases
@@ -23,7 +26,9 @@ from barnraise.controller.state.invariants import validate
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
 from barnraise.controller.work.dispatch import Dispatch
+from barnraise.core.types import NodeProfile
 from barnraise.emulation.churn import Drawn, Fit
+from barnraise.emulation.conduct import HONEST, Conduct
 from barnraise.emulation.fleet import Machine
 from barnraise.emulation.journal import stored
 from barnraise.emulation.node import Node
@@ -31,9 +36,12 @@ from barnraise.faults.simulation import FaultySimulator
 from barnraise.matching import create as scheduler
 from barnraise.matching.persistent_market import GaleShapley
 from barnraise.transport.links.presets import parse
+from barnraise.worker import actions as wa
+from barnraise.worker import events as we
+from barnraise.worker.machine import Worker
 
 from ..state_machine.chances import AUDITED, MODES
-from ..state_machine.engine import Account, digest, engine_settings
+from ..state_machine.engine import Account, digest, engine_settings, own_rows
 from ..state_machine.rest import Rest
 from . import variety
 from .books import LOSS, ControllerBooks, NodeBooks, Truth
@@ -59,6 +67,9 @@ LINKS = ["none", "10mbit/50ms", "2mbit/300ms/80ms", "10mbit/50ms/5%"]
 
 MODES_AUDITED = {mode for mode, settings in MODES.items() if "audits" in settings}
 """Any mode may be audited here."""
+
+MODES_OF_SITES = {mode for mode, settings in MODES.items() if "needs" in settings and settings["needs"].sites}
+"""These have seeds of their own: no other node can audit or score the work of a site."""
 
 RESTLESS = Fit("a minute or so", lambda rng: rng.expovariate(1 / 60), lambda rng: rng.expovariate(1 / 12), 60.0, 12.0)
 
@@ -88,15 +99,22 @@ class Case:
 VARIED = "v"
 """How the seed of a case begins that varies what the modes hold fixed."""
 
+SITES = "home"
+"""How the seed of a case begins whose rows stay with their nodes."""
+
 
 def case_of(seed: str) -> Case:
     """Mode, fleet and fault plan of a seed."""
-    return _varied(seed) if seed.startswith(VARIED) else _usual(seed)
+    if seed.startswith(SITES):
+        return _drawn(seed, int(seed.removeprefix(SITES)), MODES_OF_SITES, audited=False)
+    if seed.startswith(VARIED):
+        return _varied(seed)
+    return _drawn(seed, int(seed), MODES.keys() - MODES_AUDITED - MODES_OF_SITES, audited=int(seed) % 10 in (4, 6))
 
 
 def _varied(seed: str) -> Case:
     rng = random.Random(f"chaos {seed}")
-    mode = rng.choice(sorted(MODES))
+    mode = rng.choice(sorted(MODES.keys() - MODES_OF_SITES))
     minimum = MODES[mode].get("minimum_nodes", 1)
     names = [f"node{index}" for index in range(max(minimum + 1, rng.choice([2, 4, 6, 9])))]
     changes, said = variety.changes_of(rng, mode, len(names))
@@ -105,19 +123,18 @@ def _varied(seed: str) -> Case:
     return Case(seed, ", ".join(said), faults, machines, changes, variety.churn_of(rng), rng.choice([0.0, 0.0, 0.03]))
 
 
-def _usual(seed: str) -> Case:
+def _drawn(seed: str, number: int, modes: Collection[str], *, audited: bool) -> Case:
     rng = random.Random(f"chaos {seed}")
-    mode = rng.choice(sorted(MODES.keys() - MODES_AUDITED))
+    mode = rng.choice(sorted(modes))
     minimum = MODES[mode].get("minimum_nodes", 1)
     names = [f"node{index}" for index in range(rng.choice([minimum + 1, 4, 5]))]
-    audited = int(seed) % 10 in (4, 6)
     owners = [f"owner{index // 2}" if audited else "" for index in range(len(names))]
     machines = [
         Machine(name, rng.choice([2.0, 6.0, 20.0]), parse(rng.choice(LINKS), 0), owner=owner)
         for name, owner in zip(names, owners, strict=True)
     ]
     faults = draw(rng, names, len(names) - max(minimum, 1))
-    large, churning, market = rng.random() < 0.3, rng.random() < 0.2, int(seed) % 5 < 2
+    large, churning, market = rng.random() < 0.3, rng.random() < 0.2, number % 5 < 2
     changes: dict[str, Any] = MODES[mode] | {"tokens": TOKENS}
     if large:
         rungs = tuple(LARGE * (index + 1) for index in range(len(MODES[mode].get("rungs", [0]))))
@@ -162,7 +179,8 @@ class Cluster(FaultySimulator):
 
     def books_of(self, node: str, size: int) -> NodeBooks:
         """Return books of a node whose payloads have `size` bytes."""
-        return NodeBooks(node, self.truth, size)
+        conduct = Site(node) if self.case.settings.tasks.needs.sites else HONEST
+        return NodeBooks(node, self.truth, size, conduct)
 
     def play(self) -> None:
         """The whole run; AssertionError when something is not as it must be."""
@@ -295,6 +313,29 @@ class Cluster(FaultySimulator):
         assert max(acknowledged.values(), default=1) == 1, "acknowledged twice"
         known = account.accepted.keys() | account.beside.keys() | account.voided | account.left_over
         assert acknowledged.keys() <= known, "acknowledged, and lost"
+
+
+class SiteWorker(Worker):
+    """A worker with rows of its own."""
+
+    node = ""
+
+    def handle(self, event: we.Event, now: float) -> list[wa.Action]:
+        if isinstance(event, we.Prepared):
+            event = msgspec.structs.replace(event, own=own_rows(self.node))
+        return super().handle(event, now)
+
+
+class Site(Conduct):
+    """The conduct of a node with rows of its own."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def worker(self, session: int) -> Worker:
+        worker = SiteWorker(session, NodeProfile())
+        worker.node = self.node
+        return worker
 
 
 def idle(node: Node) -> bool:

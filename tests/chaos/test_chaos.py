@@ -17,7 +17,7 @@ from barnraise.worker.tasks import Tasks
 
 from ..campaigns import campaign as only_in_campaigns
 from .campaign import Failed, campaign, play
-from .cluster import VARIED, Cluster, case_of
+from .cluster import SITES, VARIED, Cluster, case_of
 from .cuts import CONTROLLER, STANDBY, case_with_standby
 from .takeover import Takeover
 from .variety import LARGE
@@ -44,7 +44,13 @@ def test_seeds_that_once_failed_pass(seed: int) -> None:
     play(str(seed))
 
 
-@pytest.mark.parametrize("family", ["", VARIED])
+@pytest.mark.parametrize("piece", [0, *map(only_in_campaigns, range(1, SHORT))])
+def test_runs_of_sites_under_random_faults_end_as_they_must(piece: int) -> None:
+    for seed in range(piece * EACH, (piece + 1) * EACH):
+        play(f"{SITES}{seed}")
+
+
+@pytest.mark.parametrize("family", ["", VARIED, SITES])
 def test_every_kind_is_drawn(family: str) -> None:
     drawn = {fault["do"] for seed in range(200) for fault in case_of(f"{family}{seed}").faults}
     assert drawn == set(KINDS)

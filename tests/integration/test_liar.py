@@ -16,6 +16,7 @@ from barnraise.assembly.preparing import prepare
 from barnraise.config.load import load
 from barnraise.controller.state.events import Admitted
 from barnraise.data.meta import Meta
+from barnraise.data.shards import Dataset
 from barnraise.emulation.attacks.executor import making
 from barnraise.ledger import Judged, Ledger, RunDirectory, notes
 from barnraise.plan.purpose import SERVE
@@ -65,10 +66,17 @@ async def play(run: RunDirectory, plan: Plan, attack: dict[str, Any]) -> None:
         make = making(attack, LIAR) if name == LIAR else make_executor
 
         def build(
-            manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int, /
+            manifest: Manifest,
+            meta: Meta,
+            settings: WorkerSettings,
+            options: WorkerOptions,
+            room: int,
+            /,
+            *,
+            own: Dataset | None,
         ) -> TaskExecutor:
             rooms[name] = room
-            return build_executor(manifest, meta, settings, options, room, make)
+            return build_executor(manifest, meta, settings, options, room, make, own=own)
 
         await WorkerRuntime(options, build=build).run()
 

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 
 from barnraise.controller.shell.role_handlers import decode_incoming
+from barnraise.core.sites import OwnRows, Releases, SiteTerms
 from barnraise.core.types import (
     SKETCH_BYTES,
     AnyResult,
@@ -100,6 +101,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
             (3,),
             ("train",),
             m.Term(3, A),
+            own=OwnRows(1300, 60, A, B, "mean"),
         ),
         None,
     ),
@@ -162,6 +164,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                 ),
                 fragments=1,
                 overlap=True,
+                site=SiteTerms(0.05, Releases(loss="noised")),
             ),
             manifest=Blob(B, 900),
             heartbeat=0.25,

@@ -12,7 +12,14 @@ from typing import Any
 
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state import events as ev
-from barnraise.controller.state.settings import AuditSettings, EvaluationSettings, GateSettings, ScoreSettings
+from barnraise.controller.state.settings import (
+    AuditSettings,
+    EvaluationSettings,
+    GateSettings,
+    RowNeeds,
+    ScoreSettings,
+    SiteSettings,
+)
 from barnraise.controller.versions.ending import Ending
 from barnraise.core.types import (
     KINDS,
@@ -28,13 +35,14 @@ from barnraise.core.types import (
     Train,
     Transcript,
 )
+from barnraise.data.ranges import RowIndex
 from barnraise.ledger.decisions import Change
 from barnraise.staleness import create as staleness
 from barnraise.wire.messages import Decline, Identify, Offer
 
 from ..tasks import train
 from .bench import Bench
-from .engine import OTHER_SKETCH, Engine, answer_to, contribution, digest, finding, sketched, told
+from .engine import OTHER_SKETCH, OWN_FORM, Engine, answer_to, contribution, digest, finding, own_rows, sketched, told
 
 NODES = ["a", "b", "c", "d"]
 
@@ -62,6 +70,10 @@ OWNERS: list[dict[str, str]] = [
 """The owners of the nodes that share an owner."""
 
 STATELESS: dict[str, Any] = {"worker": told(stateless=True)}
+
+SITES: dict[str, Any] = {"rows": RowIndex([]), "needs": RowNeeds(2, {}, sites=SiteSettings(OWN_FORM))}
+
+SOME_SITES: dict[str, Any] = SITES | {"needs": RowNeeds(2, {}, sites=SiteSettings(OWN_FORM, 0.5))}
 
 MODES: dict[str, dict[str, Any]] = {
     "asynchronous": {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
@@ -98,6 +110,10 @@ MODES: dict[str, dict[str, Any]] = {
     "gated-fragments": GATED | {"partitions": (HALVES,), "buffer_size": 3} | FLUSH,
     "synchronous-gated": {"asynchronous": False, "minimum_nodes": 2} | GATED,
     "synchronous-robust": {"asynchronous": False, "minimum_nodes": 3},
+    "sites": SITES | {"staleness": staleness("adaptive", max_staleness=4, min_staleness=2)},
+    "synchronous-sites": {"asynchronous": False} | SITES,
+    "some-sites-flush": SOME_SITES | {"buffer_size": 2} | FLUSH,
+    "synchronous-some-sites": {"asynchronous": False, "minimum_nodes": 2} | SOME_SITES,
     "synchronous-patient": {"asynchronous": False, "sync_window": 40.0, "sync_longest_wait": 90.0, "tokens": 600},
 }
 
@@ -167,7 +183,15 @@ class RunChance:
     def join(self, node: str) -> None:
         kinds = tuple(KINDS)[: None if self.rng.random() < 0.8 else 2]  # some know no other
         lent = self.rng.choice([0.0, 0.0, 0.0, 1e-3, 5.0, 1e9])
-        self.engine.hello(node, restart=self.rng.random() < 0.4, kinds=kinds, lent=lent)
+        restart = self.rng.random() < 0.4
+        self.engine.hello(node, restart=restart, kinds=kinds, lent=lent, **self._own(node))
+
+    def _own(self, node: str) -> dict[str, Any]:
+        """Return what a node with rows of its own says of them: sometimes others, or of another form, or nothing."""
+        if self.engine.settings.tasks.needs.sites is None or self.rng.random() < 0.6:
+            return {}
+        others: list[dict[str, Any]] = [{"digest": digest(77), "rows": 9}, {"form": digest(5)}, {"rows": 2**40}]
+        return {"own": self.rng.choice([None, *(own_rows(node, **other) for other in others)])}
 
     def come_back(self, node: str) -> None:
         """With some of what it held, and perhaps claims to what it never had."""

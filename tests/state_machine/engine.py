@@ -46,6 +46,7 @@ from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.work.dispatch import Dispatch
 from barnraise.controller.work.scoring import Scoring
 from barnraise.controller.work.speculation import MOST_COPIES
+from barnraise.core.sites import OwnRows
 from barnraise.core.types import (
     KINDS,
     MOST_ROW_RANGES,
@@ -223,6 +224,15 @@ def contribution(task: AnyTask, **changes: Any) -> Contribution:
     if isinstance(task, Train) and task.pace is not None:
         told = msgspec.structs.replace(told, transcript=Transcript(task.base, task.steps))
     return msgspec.structs.replace(told, **changes)
+
+
+OWN_FORM = "e" * 64
+
+
+def own_rows(node: str, **changes: Any) -> OwnRows:
+    """Return what a node says of rows of its own: few of them, as many as its name says."""
+    values = {"rows": 5 + sum(map(ord, node)) % 20, "held_out": 4, "digest": digest(sum(map(ord, node)))}
+    return OwnRows(**(values | {"form": OWN_FORM, "losses": "mean"} | changes))
 
 
 def finding(task: AnyTask, **changes: Any) -> Finding:
@@ -645,6 +655,8 @@ class Account:
         self.owners: dict[str, str] = {}  # node -> owner
         self.lent: set[str] = set()  # nodes that said for how long
         self.closed = self.final = self.flushing = self.host_paused = False
+        self.lanes: dict[str, int] = {}  # nodes with rows of their own, and their lanes
+        self.revoked: set[str] = set()
         self.cursor = 0
         self.rows: Counter[tuple[int, int]] = Counter()  # how often each was handed out
 
@@ -692,6 +704,14 @@ class Account:
                 self.live.add(d.node)
             elif d.change.gone:
                 self.live.discard(d.node)
+            if d.change == "revoked":
+                self.revoked.add(d.node)
+                self._drop_rows(d.node)
+        elif isinstance(d, Noted) and d.kind == "site_declared":
+            assert self.settings.tasks.needs.sites is not None
+            assert d.note.lane == self.lanes.get(d.node) or d.note.lane not in self.lanes.values()
+            self.lanes[d.node] = d.note.lane
+            self._drop_rows(d.node)
         elif isinstance(d, Noted) and d.kind == "flushing":
             assert self.settings.versions.flush
             assert not self.flushing
@@ -776,6 +796,7 @@ class Account:
             assert (d.rows, d.local_steps, d.redo, d.cursor) == ((), 0, 0, self.cursor)
             assert d.node not in {self.tasks[i].node for i in self.verdicts if self.tasks[i].kind == "flush"}
         elif d.redo and d.redo not in self.left:
+            assert not self.lanes, "no other node has the rows"
             assert not self.settings.asynchronous, "rows are alike, and nobody waits for these"
             assert d.redo not in self.verdicts
             assert d.base == self.tasks[d.redo].base == len(self.made)
@@ -807,13 +828,16 @@ class Account:
             assert told.rows.total != sum(SHARDS) or max(self.rows.values()) <= fewest + 2, "an epoch is left behind"
             self.cursor = d.cursor
         if not d.redo:
-            lengths = self.settings.tasks.rows.lengths
-            assert d.tokens == sum(lengths[r.shard] * (r.stop - r.start) for r in d.rows)
+            own, lengths = self.settings.tasks.needs.sites is not None, self.settings.tasks.rows.lengths
+            length = [self.settings.tasks.context if own else lengths[r.shard] for r in d.rows]
+            assert d.tokens == sum(a * (r.stop - r.start) for a, r in zip(length, d.rows, strict=True))
             self.span[d.assignment] = 0, d.local_steps
         whole = ParameterRange(0, self.settings.payloads.exchanged)
         allowed = [part for ranges in self.settings.payloads.partitions for part in ranges]
         assert d.terms.parameters in ((whole,) if d.kind == "flush" else allowed)
         assert self.settings.asynchronous or self.flushing or (d.terms.max_staleness == 0 and not self.closed)
+        if d.kind == "train" and self.settings.tasks.needs.sites is not None:
+            assert {r.shard for r in d.rows} == {self.lanes[d.node]}, "rows that the node does not have"
         self.tasks[d.assignment] = d
         self.piece[d.assignment] = self.piece[d.redo] if d.redo else d.assignment
 
@@ -853,6 +877,24 @@ class Account:
         self.covered |= steps
         if first + d.claim.steps < last:
             self.left[d.assignment] = first + d.claim.steps, self.left.get(d.assignment, (last, last))[1]
+            if self._stale(d.assignment):
+                self._give_up(d.assignment)
+
+    def _stale(self, assignment: int) -> bool:
+        """Whether the rows are a node's own that are not there any more."""
+        d = self.tasks[self.piece[assignment]]
+        if d.node not in self.lanes or d.kind != "train":
+            return False
+        return d.node in self.revoked or d.rows[0].shard != self.lanes[d.node]
+
+    def _drop_rows(self, node: str) -> None:
+        """Lost work on rows that are not there any more is not done again."""
+        for i in [i for i in self.left if self.tasks[i].node == node and self._stale(i)]:
+            self._give_up(i)
+
+    def _give_up(self, assignment: int) -> None:
+        self.left.pop(assignment, None)
+        self.gone.add(self.piece[assignment])
 
     def _uncover(self, d: Judged) -> None:
         first, piece = self.span[d.assignment][0], self.piece[d.assignment]
@@ -863,6 +905,8 @@ class Account:
         first, last = self.span[assignment]
         if self.tasks[assignment].kind == "flush":  # no other node can do it
             self.gone.add(assignment)
+        elif self._stale(assignment):
+            self._give_up(assignment)
         else:
             end = last if steps is None else first + steps
             self.left[assignment] = first, self.left.get(assignment, (end, end))[1]  # with what comes after it
@@ -1190,6 +1234,8 @@ class Engine:
             "working": held[len(held) // 2 :],
             "kinds": tuple(KINDS),
         }
+        if self.settings.tasks.needs.sites is not None:
+            values["own"] = own_rows(node)
         message = Hello(**(values | changes))
         (self.account.lent.add if message.lent else self.account.lent.discard)(node)
         kept = {*message.pending, *message.working}

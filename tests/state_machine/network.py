@@ -29,7 +29,7 @@ from barnraise.worker import events as we
 from barnraise.worker.machine import Worker
 
 from .bench import SHARDS
-from .engine import MANIFEST, SKETCH, Account, answer_to, digest, stored
+from .engine import MANIFEST, SKETCH, Account, answer_to, digest, own_rows, stored
 
 LOSS = 2.0
 """That the controller measures itself."""
@@ -289,7 +289,9 @@ class Process:
                     self.fetching[action.blob.digest] = action.blob
                     self.ask(action.blob)
                 case wa.Prepare():
-                    self.clock.at(self.clock.now + 1.0, self.handle, we.Prepared(SHARDS, NodeProfile(self.speed)))
+                    own = own_rows(self.name) if self.network.settings.tasks.needs.sites else None
+                    prepared = we.Prepared(SHARDS, NodeProfile(self.speed), own=own)
+                    self.clock.at(self.clock.now + 1.0, self.handle, prepared)
                 case wa.ApplyUpdates():
                     self.clock.at(self.clock.now + 0.05, self._apply, action.news.updates)
                 case wa.StartTask():

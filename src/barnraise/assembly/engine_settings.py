@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from barnraise import matching, staleness
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.privacy_sections import EXAMPLE
+from barnraise.config.site_sections import SiteData
 from barnraise.controller.state.settings import (
     AuditSettings,
     EngineSettings,
@@ -24,17 +25,19 @@ from barnraise.controller.state.settings import (
     ProtectionSettings,
     RowNeeds,
     ScoreSettings,
+    SiteSettings,
     TaskSettings,
     VersionSettings,
 )
 from barnraise.core.ranges import split
+from barnraise.core.sites import Releases, SiteTerms
 from barnraise.core.types import Blob
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger.privacy_notes import PrivacyBudget
 from barnraise.models import memory
 from barnraise.models.exchange.record import MOST_MOVED, Exchange
 from barnraise.plan import Plan, payload_bytes
-from barnraise.plan.dataset import longest_row, mean_row
+from barnraise.plan.dataset import longest_row, mean_row, row_lengths
 from barnraise.plan.estimate import payload_growth
 from barnraise.plan.leases import leases
 from barnraise.plan.masking import LEAST_GROUP
@@ -68,26 +71,28 @@ def engine_settings(
     held_out: int,
     token_bytes: int,
     secret: bytes = b"",
+    form: str = "",
 ) -> EngineSettings:
     """Return the settings of a run of `plan`, for `train`, `serve`, `resume` and `simulate` alike.
 
     `manifest` is the blob that workers fetch first (`wire.manifest`), `model` its config, `exchange` the layout of
     what travels, `rows` the training rows of the dataset's shards, `held_out` how many are held out,
     `token_bytes` the bytes of a token in them. `secret` is known to no worker, and chooses whose work is repeated or
-    scored; a simulation needs none. Imports no torch.
+    scored; a simulation needs none. `form` is the digest of the form of rows that stay with their nodes. Imports no
+    torch.
     """
     controller, training = plan.run_file.controller, plan.run_file.training
     evaluation, trust = plan.run_file.evaluation, plan.run_file.trust
-    exchanged = exchange.exchanged
+    exchanged, data = exchange.exchanged, plan.run_file.data
     partitions = tuple(split(exchanged, count) for count in plan.fragments)
     largest = max(fragment.stop - fragment.start for fragment in partitions[0])
     largest_payload = max(
         payload_bytes(choice, exchanged) for choice in (*plan.contributions, plan.last_compression) if choice
     )
     moments = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
-    alone = memory.rows_alone(
-        model, exchange, rows.lengths, inner_states=moments, recompute=training.checkpoint_activations
-    )
+    lengths, recompute = rows.lengths or row_lengths(plan.run_file), training.checkpoint_activations
+    alone = memory.rows_alone(model, exchange, lengths, inner_states=moments, recompute=recompute)
+    sites = SiteSettings(form, data.sites_per_version) if isinstance(data, SiteData) else None
     even = plan.private is not None and plan.private.profile == EXAMPLE  # no task has more steps than local_steps
     task_tokens, schedule = plan.task_tokens, plan.schedule
 
@@ -127,7 +132,7 @@ def engine_settings(
         tasks=TaskSettings(
             rows=rows,
             context=mean_row(plan.run_file),
-            needs=RowNeeds(token_bytes, alone),
+            needs=RowNeeds(token_bytes, alone, sites=sites),
             batch_size=training.step_rows,
             local_steps=training.local_steps,
             max_local_steps=training.local_steps if even else training.max_local_steps or 10 * training.local_steps,
@@ -155,10 +160,11 @@ def engine_settings(
         ),
         evaluations=EvaluationSettings(
             times=evaluation.times,
-            rows=min(evaluation.rows, held_out),
+            rows=evaluation.rows if evaluation.by == "sites" else min(evaluation.rows, held_out),
             row_tokens=longest_row(plan.run_file),
             file=rows.num_shards,
-            by_workers=evaluation.by == "workers",
+            by_workers=evaluation.by != "controller",
+            by_sites=evaluation.by == "sites",
             most_loss=most_loss(model),
             stop_early=stop_early(plan),
             measures=wanted_of(plan.run_file).any,
@@ -254,6 +260,14 @@ def budget_settings(plan: Plan) -> PrivacySettings | None:
     return PrivacySettings(note, found.spent)
 
 
+def site_terms(plan: Plan) -> SiteTerms | None:
+    """Return the terms for rows that stay with their nodes; None where rows are the run's."""
+    data = plan.run_file.data
+    if not isinstance(data, SiteData):
+        return None
+    return SiteTerms(data.held_out, Releases(**data.releases.model_dump()))
+
+
 def worker_settings(plan: Plan) -> WorkerSettings:
     """Return the settings that the controller decides for all workers, but for those of masks."""
     training, exchange = plan.run_file.training, plan.run_file.exchange
@@ -292,4 +306,5 @@ def worker_settings(plan: Plan) -> WorkerSettings:
         stateless=plan.stateless,
         shares=plan.shares,
         private=private_settings(plan),
+        site=site_terms(plan),
     )

@@ -26,6 +26,7 @@ from barnraise.assembly.joining import join
 from barnraise.assembly.voice import Say
 from barnraise.core.errors import BarnraiseError
 from barnraise.core.processes import die_with_parent
+from barnraise.core.sites import OwnFiles
 from barnraise.emulation.namespaces import enter
 from barnraise.transport import Keys
 from barnraise.trust.roles import WORKER
@@ -58,6 +59,7 @@ class LocalWorker(Order, frozen=True):
     cache: str
     moments: str
     role: str = WORKER
+    own: OwnFiles | None = None
 
 
 class InvitedWorker(Order, frozen=True):
@@ -66,6 +68,7 @@ class InvitedWorker(Order, frozen=True):
     namespace: str
     invite: str
     home: str
+    own: OwnFiles | None = None
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
@@ -100,6 +103,7 @@ async def _work(order: LocalWorker, say: Say) -> Outcome:
         cache=Path(order.cache),
         moments=Path(order.moments),
         means=order.means,
+        own=order.own,
     )
     steps = preparation(order.role, Path(order.moments).with_suffix(""))
     runtime = WorkerRuntime(
@@ -118,6 +122,7 @@ async def _join(order: InvitedWorker, say: Say) -> Outcome:
         say,
         name=order.name,
         home=Path(order.home),
+        own=order.own,
         build=_builder(order),
         machine=_machine(order),
         **given,

@@ -34,6 +34,7 @@ from barnraise.core.types import Blob
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_SHARD_BYTES
 from barnraise.data.shards import Dataset
+from barnraise.data.site_rows import form_digest
 from barnraise.faults.host import HostResources
 from barnraise.ledger import Ledger, Noted, RunDirectory, notes
 from barnraise.ledger.checkpoints import StoredFile, describe
@@ -135,6 +136,7 @@ def _open(run: RunDirectory, plan: Plan, ledger: Ledger, warn: Callable[[str], N
         held_out=dataset.meta.held_out.rows,
         token_bytes=dataset.meta.token_bytes,
         secret=secrets.token_bytes(32),
+        form=form_digest(dataset.meta),
     )
     machine = Controller(settings, found.state, ledger.epoch)
     blobs = parts.blob_store(dataset, content, server, exchange, warn, run.path)

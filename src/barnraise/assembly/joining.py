@@ -17,6 +17,7 @@ from barnraise.core.signals import on_signals
 
 if TYPE_CHECKING:
     from barnraise.assembly.voice import Say
+    from barnraise.core.sites import OwnFiles
     from barnraise.worker.gauges import Show
     from barnraise.worker.machine import MakeWorker
     from barnraise.worker.options import Given, Outcome, WorkerOptions
@@ -36,6 +37,7 @@ async def join(
     home: Path | None = None,
     new_keys: bool = False,
     trustees: str = "",
+    own: OwnFiles | None = None,
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
     show: Show | None = None,
@@ -46,10 +48,10 @@ async def join(
 
     `build` makes its executor, and `machine` its state machine, where these are not the usual ones. `trustees` is the
     digest of the committee that it accepts in a masked run; "": any. With `new_keys` it takes new keys, which its known
-    keys endorse. Where the host name, or the keys, belong to another machine, it takes others, by the same invite.
-    `show` gets its progress, twice a second and at the end. A signal's handler calls `on_end`, as soon as it is known,
-    with the seconds within which the worker will have ended. Raises RunFailedError when it stopped before, InputError
-    and InviteError.
+    keys endorse. `own` are its files, for a run whose rows stay with their nodes. Where the host name, or the keys,
+    belong to another machine, it takes others, by the same invite. `show` gets its progress, twice a second and at the
+    end. A signal's handler calls `on_end`, as soon as it is known, with the seconds within which the worker will have
+    ended. Raises RunFailedError when it stopped before, InputError and InviteError.
     """
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
@@ -90,6 +92,7 @@ async def join(
                 cache=folder / "data",
                 moments=folder / "moments.safetensors",
                 replica=folder / "replica",
+                own=own,
                 invite=ticket,
                 means=means,
                 former=former,

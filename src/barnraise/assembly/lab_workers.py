@@ -123,6 +123,7 @@ class LabWorkers(LocalWorkers):
             name=worker.name,
             log=str(self.log(worker)),
             means=self.means(worker),
+            own=self.own(worker),
             namespace=self.namespaces[worker.name],
             invite=self.invite,
             home=str(self.run.path / "lab"),

@@ -19,11 +19,13 @@ import msgspec
 from barnraise.account.links import LinkUse
 from barnraise.assembly.forkserver import End, LocalWorker, Order
 from barnraise.assembly.helper import Helper
+from barnraise.assembly.joining import default_home
 from barnraise.config.faults import Join, Planned
 from barnraise.config.trial_sections import WorkerSection
 from barnraise.controller.shell.server import Server
 from barnraise.controller.state.events import Admitted, Lost
 from barnraise.core.errors import DIVERGED, BarnraiseError, RunDirectoryError
+from barnraise.core.sites import OwnFiles, Releases
 from barnraise.core.text import printable
 from barnraise.faults.host import FaultyHost
 from barnraise.faults.injector import FaultInjector
@@ -36,6 +38,7 @@ from barnraise.transport import Keys
 from barnraise.transport.links.link import Link
 from barnraise.trust.roles import TRUSTEE, WORKER
 from barnraise.worker.options import Means
+from barnraise.worker.own_rows import OWN
 
 RESTARTS = (1.0, 4.0, 16.0)
 """Seconds before a failed worker is restarted, each time; after the last it stays down."""
@@ -141,6 +144,7 @@ class LocalWorkers:
             keys=str(keys_path),
             cache=str(self.run.data),
             moments=str(self.run.moments / f"{worker.name}.safetensors"),
+            own=self.own(worker),
         )
 
     def log(self, worker: WorkerSection) -> Path:
@@ -155,6 +159,14 @@ class LocalWorkers:
             slowdown=max(0.0, self.fastest / worker.speed - 1.0),
             link=link,
         )
+
+    def own(self, worker: WorkerSection) -> OwnFiles | None:
+        """Return a worker's own files, of which the rows are kept outside the run's directory; None without files."""
+        section = worker.data
+        if section is None:
+            return None
+        folder = default_home() / self.run.path.name / worker.name / OWN
+        return OwnFiles(tuple(section.files), Releases(**section.releases.model_dump()), str(folder))
 
     def _keys(self, name: str, path: Path) -> Keys:
         """Return the worker's key.

@@ -12,6 +12,7 @@ from barnraise.account.account import MANIFEST
 from barnraise.assembly import addresses
 from barnraise.config.data_sections import FileData, HeldOut, RowsData, SatData, TextData
 from barnraise.config.load import dump
+from barnraise.config.site_sections import SiteData
 from barnraise.core.errors import StorageError
 from barnraise.data.lengths import in_order
 from barnraise.ledger import Checkpoints, RunDirectory
@@ -43,7 +44,8 @@ def prepare(plan: Plan, run: RunDirectory, say: Callable[[str], None]) -> None:
 
     dataset = Dataset.open(run.data)
     meta = dataset.meta
-    say(f"dataset: {dataset.num_rows:,} rows of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
+    rows = f"{dataset.num_rows:,} rows" if dataset.num_rows else "rows that stay with their owners,"
+    say(f"dataset: {rows} of {named(meta.lengths)} tokens, {meta.held_out.rows:,} held out")
     model = parts.model_config(plan, dataset)
     problem_of(model).require(meta)
     exchange = plan.exchange(model, named_exchange(plan, model, run.data))
@@ -114,6 +116,11 @@ def make_dataset(plan: Plan, folder: Path, say: Callable[[str], None] = lambda t
         with careful(problem):
             rows = problem.rows(run_file.run.seed)
         own_rows.build(folder, problem.form, rows, name=section.problem, seed=run_file.run.seed)
+    elif isinstance(data, SiteData):
+        from barnraise.data.site_rows import build_form
+
+        tokenizer, seed = tokenizer_of(run_file), run_file.run.seed
+        build_form(folder, data.public_held_out, tokenizer=tokenizer, context=data.context, seed=seed)
     else:
         _make_of_examples(plan, data, folder, say)
 

@@ -34,6 +34,12 @@ NOBODY = (
 UNREAD = "no contributions: single updates are masked, or noised; a robust rule limits nodes that do not train"
 """The same where audits and scores would read what the run protects."""
 
+SITES = (
+    "no work of a site: no other node has its rows, so none copies, audits, scores or repeats it; `barnraise verify` "
+    "checks the ledger's chain and the making of versions alone"
+)
+"""The share of work that others repeat, where rows stay with their owners."""
+
 
 def check(
     run_file: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run file.", show_default=False)],
@@ -241,7 +247,9 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
             missed = f"; no K reaches {target:g}" if (target := plan.aggregation.belief.target or 1.0) < odds else ""
             f = plan.aggregation.withstood(nodes)
             yield "liars", f"of {living} nodes K {nodes}, f {f}: more lie with probability {odds:.2g}{missed}"
-    if (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
+    if plan.run_file.data.kind == "site":
+        yield "checked", SITES
+    elif (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
         yield "checked", looked_at or (NOBODY if _readable(plan) else UNREAD)
     if plan.budget is not None:
         yield "budget", f"at most {plan.budget}; a use is a pass over the data, or lost work that is repeated"

@@ -11,6 +11,7 @@ import typer
 from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.assembly.joining import join as work
 from barnraise.cli import console
+from barnraise.cli.consent import ask, own_files
 from barnraise.cli.invites import given
 from barnraise.cli.log_forms import LogForm, Plain
 from barnraise.core.signals import COME_AGAIN, end_within
@@ -81,6 +82,23 @@ def join(
             show_default=False,
         ),
     ] = "",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILES",
+            help="Your own files, folders or patterns, for a run whose rows stay with their owners; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    release: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SETTING",
+            help="With --data: send less besides updates, as loss=off; can be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --data: agree to what is sent, without a question.")] = False,
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
@@ -104,6 +122,7 @@ def join(
     give the invite in a file or in the environment if there are any. Shows what the machine does and has done: in a
     live line on a terminal, elsewhere in a line each half minute. On SIGINT or SIGTERM, and when its time is over, it
     submits its results and leaves, within a minute whatever the controller does; on a second signal it ends at once.
+    With --data it trains on your own files, which stay here: it shows what it sends, and asks once.
     Started again, it takes part as the same node. A second process, or a machine with the same host name or a copy of
     its keys, takes a name of its own. Exit code 0: the run is over. 75: the lent time is over, or it was asked to
     leave; it may come again. 2: it is refused permanently, or something that was given cannot work. 1: it failed. 130:
@@ -111,6 +130,9 @@ def join(
     """
     from barnraise.cli.lending import make_view
 
+    own = own_files(data or (), release or ())
+    if own is not None:
+        ask(own, yes=yes)
     view = make_view(log, plain, verbose)
     try:
         outcome = asyncio.run(
@@ -118,7 +140,7 @@ def join(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
                 max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
-                base=base, trustees=trustees,
+                base=base, trustees=trustees, own=own,
                 show=view.update, on_end=_end_within,
             )
         )  # fmt: skip

@@ -90,10 +90,21 @@ class MixtureEntry(Section):
 HeldOutShare = Annotated[float, Field(gt=0, le=0.5)]
 
 
-class FileData(Section):
-    """The keys that the kinds of data from files have in common."""
+class TokenizedData(Section):
+    """The keys that the kinds of data with a tokenizer have in common."""
 
     kind: str
+    tokenizer: Text | None = Field(
+        default=None,
+        description="`bytes`, or the path of a Hugging Face tokenizer. When not given, it is the tokenizer in the "
+        "folder `model.path`, and `bytes` for a model without a path.",
+    )
+    retokenize: Retokenize = False
+
+
+class FileData(TokenizedData):
+    """The keys that the kinds of data from files have in common."""
+
     files: list[Text] = Field(
         default=[],
         description="Files, folders or glob patterns (`**` for any depth), from the folder barnraise is started in.",
@@ -104,12 +115,6 @@ class FileData(Section):
     fields: Fields = Field(
         default_factory=lambda: Fields(), description="Names of the records' fields, where they are not the usual ones."
     )
-    tokenizer: Text | None = Field(
-        default=None,
-        description="`bytes`, or the path of a Hugging Face tokenizer. When not given, it is the tokenizer in the "
-        "folder `model.path`, and `bytes` for a model without a path.",
-    )
-    retokenize: Retokenize = False
     context: RowLengths
     held_out: HeldOutShare | HeldOut = Field(
         default=0.05,

@@ -181,11 +181,11 @@ class EvaluationSection(Section):
 
     times: int = Field(default=20, ge=1, le=10_000, description="Evaluations on held-out data over the run.")
     rows: int = Field(default=128, ge=1, le=1_000_000, description="Held-out rows an evaluation reads.")
-    by: Literal["controller", "workers"] = Field(
+    by: Literal["controller", "workers", "sites"] = Field(
         default="controller",
         description="The side that measures the held-out loss. With `workers`, nodes of two owners measure each row, "
         "if two owners are present, and the controller loads the model only when their results differ or no node "
-        "measures.",
+        "measures. With `sites`, each site measures on its own held-out rows.",
     )
     metrics: Annotated[list[Text], Field(max_length=16)] = Field(
         default=[],

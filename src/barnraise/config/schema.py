@@ -23,6 +23,7 @@ from barnraise.config.policy_sections import (
 )
 from barnraise.config.privacy_sections import PrivacySection
 from barnraise.config.section import Section
+from barnraise.config.site_sections import SiteData
 from barnraise.config.trial_sections import FaultSection, NetworkSection, WorkerSection
 from barnraise.config.values import (
     MAX_COUNT,
@@ -250,7 +251,7 @@ class RunFile(Section):
 
     run: Run = Field(default_factory=lambda: Run())
     model: Model
-    data: Annotated[TextData | ChatData | InstructData | SatData | RowsData, Field(discriminator="kind")]
+    data: Annotated[TextData | ChatData | InstructData | SatData | RowsData | SiteData, Field(discriminator="kind")]
     controller: ControllerSection = Field(default_factory=lambda: ControllerSection())
     workers: Annotated[list[WorkerSection], Field(max_length=10_000)] = Field(
         default_factory=list, description="The local workers; `train` needs at least one, `serve` starts none."

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from barnraise.config.section import Section
+from barnraise.config.site_sections import OwnFilesSection
 from barnraise.config.values import (
     MAX_COUNT,
     AttackKind,
@@ -49,6 +50,9 @@ class WorkerSection(Section):
     threads: int = Field(default=1, ge=1, le=1024, description="Compute threads of this worker.")
     precision: Precision | None = Field(
         default=None, description="Autocast type of this worker, where its device is slow with training.precision's."
+    )
+    data: OwnFilesSection | None = Field(
+        default=None, description="This worker's own files, where `data.kind` is site: it trains on them alone."
     )
     memory_bytes: Bytes | None = Field(default=None, description="Memory of the simulated machine, in bytes.")
     flops_per_second: Positive | None = Field(

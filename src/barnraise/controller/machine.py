@@ -25,6 +25,7 @@ from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import Speeds
 from barnraise.controller.fleet.telemetry import ProtectionCosts, Sampling
 from barnraise.controller.fleet.uploads import Uploads
+from barnraise.controller.sites.sites import Sites
 from barnraise.controller.state.actions import Action, Journal, Send
 from barnraise.controller.state.assembly import assemble
 from barnraise.controller.state.events import (
@@ -51,6 +52,7 @@ from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
 from barnraise.controller.versions.publishing import Publishing
+from barnraise.controller.versions.site_evaluation import SiteEvaluation
 from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.controller.work.auditing import Auditing
 from barnraise.controller.work.dispatch import Dispatch
@@ -79,6 +81,7 @@ PARTS: tuple[type[Part], ...] = (
     CostModel,
     Fleet,
     ProtectionCosts,
+    Sites,
     Sampling,
     Arrivals,
     BufferDeadline,
@@ -146,7 +149,8 @@ class Controller:
         self.settings, self.epoch = settings, epoch
         self.state = state if state is not None else State()
         self.context = Context(settings, self.state, epoch)
-        self.parts = assemble(PARTS, self.context)
+        by_sites: dict[type[Part], type[Part]] = {Evaluation: SiteEvaluation} if settings.evaluations.by_sites else {}
+        self.parts = assemble(PARTS, self.context, by_sites)
         self.parts[Fleet].holds = tuple(self.parts[part].hold for part in HOLDS)
         self._handlers: defaultdict[type[Event], list[Callable[[Any], Steps]]] = defaultdict(list)
         self._messages: dict[type[Message], Callable[[str, Any], Steps]] = {}
@@ -160,6 +164,7 @@ class Controller:
             for decision, see in part.sees().items():
                 self._seeing[decision].append(see)
         self._membership, self._leases = self.parts[Membership], self.parts[Leases]
+        self._sites = self.parts[Sites]
         self._evaluation, self._records = self.parts[Evaluation], self.parts[NodeRecords]
         self._looks = [part.look for part in self.parts if type(part).look is not Part.look]
         self._deadlines = [part.deadline for part in self.parts if type(part).deadline is not Part.deadline]
@@ -279,6 +284,7 @@ class Controller:
             needed = self._evaluation.needs_nodes or self.parts[Unmasking].needs(node)
             over = bool(progress.finished) or (progress.final and not needed)
             yield from self._membership.hello(node, message, over)
+            yield from self._sites.hello(node, message)
             yield Changed()
         elif record is None:
             yield Send(node, Identify())

@@ -134,7 +134,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """meta.json: the form of the rows, and the files that hold them."""
 
     dtype: TokenType
-    shards: Annotated[tuple[FileInfo, ...], msgspec.Meta(min_length=1, max_length=100_000)]
+    shards: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=100_000)]  # none: rows stay with their nodes
     held_out: FileInfo
     files: Annotated[tuple[FileInfo, ...], msgspec.Meta(max_length=64)] = ()  # those of the tokenizer
     version: Literal[1] = 1
@@ -150,7 +150,8 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
             length = self.row_length(info)
             if length > self.context:
                 raise DataError(f"{info.name} has rows of {length} tokens, but the longest are of {self.context}")
-            if info.rows < 1 or info.bytes != info.rows * self.row_bytes(length):
+            least = 1 if self.shards else 0
+            if info.rows < least or info.bytes != info.rows * self.row_bytes(length):
                 raise DataError(
                     f"{info.name} has {info.bytes} bytes for {info.rows} rows of {self.row_bytes(length)} bytes each"
                 )
@@ -173,7 +174,7 @@ class Meta(Format, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        return tuple(sorted({self.row_length(info) for info in self.shards}))
+        return tuple(sorted({self.row_length(info) for info in self.shards})) or (self.context,)
 
     @property
     def num_tokens(self) -> int:

@@ -18,7 +18,7 @@ class RowIndex:
     `sizes` are the rows of the shards, `total` those of all, and `lengths` the tokens of a row in each (1 where they
     are not given). Row `first` of all comes first, `offset` rows into shard `start`, and the shards follow in order.
     Rows were shuffled when the dataset was made, so a contiguous range is a random sample: of all rows, or of a stage
-    where they are `ordered`.
+    where they are `ordered`. Without shards, rows stay with their nodes.
     """
 
     __slots__ = ("lengths", "offset", "ordered", "sizes", "start", "total")
@@ -32,8 +32,7 @@ class RowIndex:
         self.ordered = ordered
         ends = list(accumulate(sizes))
         self.total = ends[-1] if ends else 0
-        assert self.total > 0, "a dataset without rows"
-        first %= self.total
+        first %= max(1, self.total)
         self.start = bisect_right(ends, first)
         self.offset = first - (ends[self.start - 1] if self.start else 0)
 

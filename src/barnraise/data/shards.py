@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,7 @@ Chunk = npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
 def write(
     folder: Path | str,
     form: Format,
-    train: Iterable[Chunk],
+    train: Iterable[Chunk] | None,
     held_out: Chunk | Iterable[Chunk],
     *,
     later: Sequence[Iterable[Chunk]] = (),
@@ -79,7 +79,8 @@ def write(
 ) -> Meta:
     """Write a dataset; the same input and seed give the same bytes.
 
-    `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk;
+    `train` yields arrays [any, context] of token ids, or [any, one of `lengths`], and is streamed to disk; None where
+    the rows stay with their nodes;
     `held_out` is [n, context], or yields such arrays; both are shuffled with `seed`. Where rows have several
     columns, each chunk is an array for each column by name. The rows of each entry of `later` come in shards behind
     those of `train`, and are shuffled in themselves. `files` are the tokenizer's, by name; a function is called for
@@ -96,9 +97,10 @@ def write(
         rng = np.random.default_rng(seed)
         chunks = [held_out] if isinstance(held_out, np.ndarray | Mapping) else held_out
         held = np.concatenate([np.zeros(0, form.stored_type(form.context)), *_held(chunks, form)])
-        if len(held) == 0:
+        if len(held) == 0 and train is not None:
             raise DataError(f"no held-out row of {form.context} tokens; give more data or a larger held-out share")
-        scattered = [_scattered(partial, form, part, lengths or (form.context,)) for part in (train, *later)]
+        parts = (*([train] if train is not None else []), *later)
+        scattered = [_scattered(partial, form, part, lengths or (form.context,)) for part in parts]
         beside = files() if callable(files) else files or {}
         meta = _write(partial, form, scattered, held, files=beside, rng=rng, shard_bytes=shard_bytes)
         _replace(folder, partial)
@@ -122,7 +124,7 @@ class Dataset:
         self._maps: dict[str, Rows] = {}
 
     @classmethod
-    def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Dataset:
+    def open(cls, folder: Path | str, *, verify: bool = False, partial: bool = False) -> Self:
         """Open a folder and check sizes against meta.json; with `verify` also every hash.
 
         `partial` accepts absent files, and treats those of a wrong length as absent (a worker fetches shards as tasks
@@ -289,7 +291,7 @@ def _write(
     shard_bytes: int,
 ) -> Meta:
     size = min(shard_bytes, MAX_SHARD_BYTES)
-    most = min(size * length // form.row_bytes(length) for part in train for length in part)  # tokens
+    most = min(size * length // form.row_bytes(length) for part in train for length in part) if train else 1
     shards: list[FileInfo] = []
     for number, (length, shard) in enumerate(chain.from_iterable(_shuffled(part, most, rng) for part in train)):
         info = _put(folder, f"train-{number:05d}.bin", shard.tobytes(), rows=len(shard))

@@ -82,7 +82,7 @@ def build(
     lengths = in_order(context)
     longest = lengths[-1]
     coder = tokenizers.load(tokenizer)
-    form = _form(coder, lengths)
+    form = form_of(coder, lengths)
     documents = find(files, root=root, leave_out=Path(folder))
     train, held = split(documents, held_out, seed)
     held_rows = list(rows(held, coder, longest))
@@ -124,7 +124,7 @@ def build_of(
         )
     return shards.write(
         folder,
-        _form(coder, lengths),
+        form_of(coder, lengths),
         cut(_example_tokens(training, coder), lengths),
         np.concatenate(held_rows),
         lengths=lengths,
@@ -182,7 +182,7 @@ def split(
     return kept, sorted(drawn, key=lambda document: document.path)
 
 
-def _form(coder: Tokenizer, lengths: Sequence[int]) -> Format:
+def form_of(coder: Tokenizer, lengths: Sequence[int]) -> Format:
     """Return the form of rows of these lengths; DataError when a length cannot be."""
     form = Format(
         kind="text",

@@ -28,6 +28,9 @@ from barnraise.ledger.pause_notes import HostPaused as HostPaused
 from barnraise.ledger.pause_notes import Paused as Paused
 from barnraise.ledger.privacy_notes import PrivacyBudget as PrivacyBudget
 from barnraise.ledger.privacy_notes import PrivacySpent as PrivacySpent
+from barnraise.ledger.site_notes import SiteAwaited as SiteAwaited
+from barnraise.ledger.site_notes import SiteDeclared as SiteDeclared
+from barnraise.ledger.site_notes import SiteRefused as SiteRefused
 from barnraise.ledger.trust_notes import Audited as Audited
 from barnraise.ledger.trust_notes import Convicted as Convicted
 from barnraise.ledger.trust_notes import Discredited as Discredited

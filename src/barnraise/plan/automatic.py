@@ -12,6 +12,7 @@ from barnraise.config.policy_sections import AggregationSection, TrustSection
 from barnraise.config.privacy_sections import NOISE
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.config.site_sections import SiteData
 from barnraise.plan import suggest
 from barnraise.plan.attacks import attacks_of
 from barnraise.plan.choices import AUTO
@@ -63,9 +64,10 @@ def automatic_problems(run_file: RunFile) -> Iterator[Problem]:
 
 def _may_be_gated(run_file: RunFile) -> bool:
     """Return whether the controller may read single updates and decide by the loss on training rows."""
-    privacy = run_file.privacy
+    privacy, sites = run_file.privacy, isinstance(run_file.data, SiteData)
     noised = privacy.differential_privacy is not None and privacy.differential_privacy.profile != NOISE
-    return run_file.evaluation.by == "controller" and privacy.secure_aggregation is None and not noised
+    unread = privacy.secure_aggregation is not None or noised or sites
+    return run_file.evaluation.by == "controller" and not unread
 
 
 def _trusting(section: AggregationSection) -> AggregationSection:

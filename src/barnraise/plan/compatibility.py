@@ -18,6 +18,7 @@ from barnraise.plan import (
     mask_rows,
     part_rows,
     privacy_rows,
+    site_rows,
     stateless_rows,
     suggest,
 )
@@ -340,3 +341,4 @@ def _rule_options(case: Case) -> AbstractSet[str]:
 ROWS += [*aggregation_rows.ROWS, *fault_rows.ROWS, *compression_rows.ROWS, *stateless_rows.ROWS, *part_rows.ROWS]
 ROWS += privacy_rows.ROWS
 ROWS += mask_rows.ROWS
+ROWS += site_rows.ROWS

@@ -10,10 +10,20 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from barnraise.config.data_sections import ChatData, Fields, FileData, HeldOut, InstructData, RowsData, SatData
+from barnraise.config.data_sections import (
+    ChatData,
+    Fields,
+    FileData,
+    HeldOut,
+    InstructData,
+    RowsData,
+    SatData,
+    TokenizedData,
+)
 from barnraise.config.problems import Path as Key
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
+from barnraise.config.site_sections import SiteData
 from barnraise.core.errors import DataError, nearest
 from barnraise.core.types import MOST_ROW_RANGES
 from barnraise.data.lengths import named
@@ -35,6 +45,10 @@ MOST_OPENED = 1000
 def file_problems(run_file: RunFile) -> Iterator[Problem]:
     """Yield the problems of the files that the data section names."""
     data = run_file.data
+    if isinstance(data, TokenizedData):
+        yield from _tokenizer_problems(data)
+    if isinstance(data, SiteData):
+        yield from _public_problems(data)
     if not isinstance(data, FileData):
         return
     lengths = row_lengths(run_file)
@@ -59,9 +73,21 @@ def file_problems(run_file: RunFile) -> Iterator[Problem]:
         rows = f"two rows of {lengths[0]}" if len(lengths) == 1 else f"rows of {named((*lengths, lengths[-1]))}"
         text = f"hold {total} bytes, but {rows} tokens need {need}; give more text, or lower context"
         yield Problem(("data", "files"), text)
+
+
+def _tokenizer_problems(data: TokenizedData) -> Iterator[Problem]:
+    """Yield the problem of a tokenizer that is not there."""
     if data.tokenizer not in (None, "bytes") and not Path(data.tokenizer).expanduser().exists():
         text = f"there is no tokenizer at '{data.tokenizer}'{near(data.tokenizer)}; give `bytes`, or a folder or file"
         yield Problem(("data", "tokenizer"), text)
+
+
+def _public_problems(data: SiteData) -> Iterator[Problem]:
+    """Yield the problems of the host's own held-out files."""
+    for at, pattern in enumerate(data.public_held_out):
+        files = list(islice(files_of(pattern), MOST_OPENED))
+        if why := _not_text(files) if files else _nothing(pattern):
+            yield Problem(("data", "public_held_out", at), why)
 
 
 def empty_files(run_file: RunFile) -> Iterator[Problem]:
@@ -118,7 +144,7 @@ def _choices(held_out: HeldOut) -> Iterator[Problem]:
 def training_rows(run_file: RunFile, enough: float = math.inf) -> int:
     """Estimate the rows to train on, counted until there are `enough`; 0 where the files do not tell."""
     data = run_file.data
-    if isinstance(data, RowsData):
+    if isinstance(data, RowsData | SiteData):
         return 0
     if not isinstance(data, FileData):
         return sat_rows(run_file)
@@ -145,7 +171,7 @@ def dataset_bytes(run_file: RunFile) -> int:
     """
     token_bytes = 2 if vocabulary(run_file).size <= 1 << 16 else 4
     data = run_file.data
-    if isinstance(data, RowsData):
+    if isinstance(data, RowsData | SiteData):
         return 0
     share, others = (held_out_share(data), 0) if isinstance(data, FileData) else (0.0, data.held_out)
     rows = training_rows(run_file) / (1 - share) + others

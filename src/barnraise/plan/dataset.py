@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnraise.config.data_sections import FileData, RowsData, SatData
+from barnraise.config.data_sections import FileData, RowsData, SatData, TokenizedData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
@@ -85,13 +85,13 @@ def tokenizer_of(run_file: RunFile) -> str:
 
     Without a `data.tokenizer` it is the model folder's.
     """
-    assert isinstance(run_file.data, FileData)
+    assert isinstance(run_file.data, TokenizedData)
     return run_file.data.tokenizer or run_file.model.path or "bytes"
 
 
 def vocabulary(run_file: RunFile) -> Vocabulary:
     """Return the tokens of the run's data; DataError when a tokenizer cannot be read."""
-    if isinstance(run_file.data, FileData):
+    if isinstance(run_file.data, TokenizedData):
         from barnraise.data import tokenizers
 
         coder = tokenizers.load(tokenizer_of(run_file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from barnraise.config.data_sections import FileData, RowsData
+from barnraise.config.data_sections import RowsData, TokenizedData
 from barnraise.config.problems import Problem
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import DataError
@@ -24,7 +24,7 @@ def token_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
     data, folder = run_file.data, Path(run_file.model.path or "").expanduser()
     if run_file.model.path is None or isinstance(data, RowsData) or data.retokenize or not folder.is_dir():
         return [], []
-    given = data.tokenizer is not None if isinstance(data, FileData) else True
+    given = data.tokenizer is not None if isinstance(data, TokenizedData) else True
     if not tokenizers.is_in(folder):
         text = f"model.path '{folder}' has no tokenizer"
         if given:
@@ -44,7 +44,7 @@ def token_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
         return [Problem(_place(run_file), str(error))], []
     if not differs:
         return [], []
-    remedy = "leave data.tokenizer out" if isinstance(data, FileData) else "give an architecture instead of a path"
+    remedy = "leave data.tokenizer out" if isinstance(data, TokenizedData) else "give an architecture instead of a path"
     text = (
         f"{_name(run_file)} is not the tokenizer of the model in '{folder}': {differs}. The model would be trained on "
         f"ids that mean something else to it; {remedy}, or set data.retokenize: true where that is what you want"
@@ -53,14 +53,15 @@ def token_problems(run_file: RunFile) -> tuple[list[Problem], list[Problem]]:
 
 
 def _place(run_file: RunFile) -> tuple[str, ...]:
-    return TOKENIZER if isinstance(run_file.data, FileData) else ("data", "kind")
+    return TOKENIZER if isinstance(run_file.data, TokenizedData) else ("data", "kind")
 
 
 def _name(run_file: RunFile) -> str:
-    return f"'{tokenizer_of(run_file)}'" if isinstance(run_file.data, FileData) else "that of satisfiability problems"
+    named = isinstance(run_file.data, TokenizedData)
+    return f"'{tokenizer_of(run_file)}'" if named else "that of satisfiability problems"
 
 
 def _files(run_file: RunFile) -> Mapping[str, bytes]:
-    if isinstance(run_file.data, FileData):
+    if isinstance(run_file.data, TokenizedData):
         return tokenizers.load(tokenizer_of(run_file)).files()
     return sat_options(run_file).tokenizer().files()

@@ -111,7 +111,7 @@ _ROWS = (
     Mode(
         SITE,
         "each worker trains on its own files, and sends updates",
-        False,
+        True,
         _row(
             [
                 _measured("no row leaves its site, but an update shows its set of tokens"),

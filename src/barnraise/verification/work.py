@@ -68,7 +68,7 @@ class WorkCheck(Check):
         super().__init__()
         self._most, self._random = most, random.Random(seed)
         self._open: dict[int, tuple[Assigned, tuple[int, int]]] = {}  # training tasks without a verdict
-        self._seen = self._stateful = 0  # contributions that can be repeated, and those that cannot
+        self._seen = self._unrepeated = 0  # contributions that can be repeated, and those that cannot
         self._unsettled = 0  # contributions that differ, as perturbed repetitions of their tasks do
         self._drawn: list[RepeatedWork] = []
         self._wanted: Counter[int] | None = None  # uses of each version that remain
@@ -87,16 +87,22 @@ class WorkCheck(Check):
             told, opened = decision.claim.transcript, self._open.pop(decision.assignment, None)
             if decision.verdict != "accepted" or (opened is None and not decision.brings):
                 return
-            if not self._stateless:
-                self._stateful += 1
+            if self._unrepeatable:
+                self._unrepeated += 1
             elif opened is None or opened[0].terms.pace is None or told is None or not decision.brings:
                 self._without_transcript(row, decision)
             else:
                 self._draw(RepeatedWork(self._task(*opened, told), decision, told))
 
     @cached_property
-    def _stateless(self) -> bool:
-        return self.subject.plan.run_file.training.tasks == "stateless"
+    def _unrepeatable(self) -> str:
+        """Return why no machine can repeat tasks of this run; "" where one can."""
+        run_file = self.subject.plan.run_file
+        if run_file.data.kind == "site":
+            return "their rows stay with their owners: no other machine can repeat them"
+        if run_file.training.tasks != "stateless":
+            return "tasks were stateful: no machine can repeat them (training.tasks: stateless)"
+        return ""
 
     def _task(self, assigned: Assigned, place: tuple[int, int], told: Transcript) -> Train:
         """Return the task as far as steps were taken."""
@@ -204,9 +210,8 @@ class WorkCheck(Check):
         return WorkerExecutor(trainer, Dataset.open(data), settings)
 
     def end(self) -> None:
-        if self._stateful:
-            why = "tasks were stateful: no machine can repeat them (training.tasks: stateless)"
-            self.leave("updates of workers", why, self._stateful)
+        if self._unrepeated:
+            self.leave("updates of workers", self._unrepeatable, self._unrepeated)
         if self._unsettled:
             why = "they differ from what is made here by more than the tolerance, but rounding alone leads as far"
             self.leave("contributions that were done again", why, self._unsettled)

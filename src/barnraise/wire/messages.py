@@ -29,6 +29,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from barnraise.core.sites import OwnRows, SiteTerms
 from barnraise.core.types import (
     AnyResult,
     AnyTask,
@@ -47,7 +48,7 @@ from barnraise.core.types import (
 )
 from barnraise.wire.private import Private
 
-PROTOCOL_VERSION = 14
+PROTOCOL_VERSION = 15
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -153,6 +154,7 @@ class Hello(Message, frozen=True, tag=True):
     kinds: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()  # tasks that it can do
     term: Term = Term()  # the highest that welcomed it
     lent: Seconds = 0.0  # seconds for which its owner still lends it; 0: for the whole run
+    own: OwnRows | None = None  # its rows, once they are made, where rows stay with their nodes
 
 
 class Masks(msgspec.Struct, frozen=True):
@@ -222,6 +224,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     stateless: bool = False  # tasks begin at published parameters, without any state of the worker
     shares: bool = False  # the inner optimizer's second moments are published too
     private: Private | None = None  # updates, or gradients of rows, are clipped and noised
+    site: SiteTerms | None = None  # for rows that stay with their nodes
 
 
 class Welcome(Message, frozen=True, tag=True):

@@ -57,11 +57,13 @@ def build_executor(
     options: WorkerOptions,
     room: int,
     make: MakeExecutor = make_executor,
+    *,
+    own: Dataset | None = None,
 ) -> TaskExecutor:
     """Build the executor of this run on this machine, whose rows may take `room` bytes.
 
     RunFailedError or ModelError when it cannot work here. The folder `options.cache` holds the dataset's meta.json, and
-    token shards as they are fetched.
+    token shards as they are fetched; rows of this node's `own` take their place.
     """
     tokens = fit_of(manifest, meta, settings, options, room).tokens
     import torch
@@ -76,7 +78,8 @@ def build_executor(
     problem.require(meta)
     module = build_exchanged(manifest.model, exchange_of(manifest, settings), options.cache)
     trainer = make_trainer(module, settings, options.means, tokens, problem)
-    return make(trainer, Dataset.open(options.cache, partial=True), settings, options.means.slowdown)
+    dataset = own or Dataset.open(options.cache, partial=True)
+    return make(trainer, dataset, settings, options.means.slowdown)
 
 
 def make_trainer(

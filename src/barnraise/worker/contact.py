@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from barnraise.core.sites import Releases
 from barnraise.core.types import LinkReport
 from barnraise.wire.messages import Message, Pulse, Term, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Send
+from barnraise.worker.withholding import effective, withheld
 
 HELLO_INTERVAL = 1.0
 """Seconds between attempts to reach a silent controller."""
@@ -26,6 +28,7 @@ class Contact:
         self.greeting, self.greeted = 0, False
         self.heartbeat, self.lease = 1.0, 10.0
         self.link = LinkReport()
+        self.most: Releases | None = None  # its owner's limits, where it has rows of its own
         self.last_sent = self.last_heard = -math.inf
 
     def silent(self, now: float) -> bool:
@@ -34,7 +37,7 @@ class Contact:
 
     def send(self, message: Message, now: float) -> Send:
         self.last_sent = now
-        return Send(message)
+        return Send(withheld(message, effective(self.most, self.welcome)))
 
     def greet(self) -> int:
         """Return the number of the next greeting.

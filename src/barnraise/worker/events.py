@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from barnraise.core.sites import OwnRows
 from barnraise.core.types import AnyResult, Blob, Load, NodeProfile
 from barnraise.wire.messages import Message
 from barnraise.worker.limits import Limits
@@ -39,7 +40,8 @@ class Prepared(Event, frozen=True, gc=False):
     """Model and data are ready, and the machine is measured.
 
     `files` are the blobs of the token shards, in order, and last that of the held-out rows; `limits` are those of its
-    memory. `version` is that of a replica of an earlier process, with its digest; -1: none.
+    memory. `version` is that of a replica of an earlier process, with its digest; -1: none. `own` describes rows of its
+    own, which tasks name instead of those files.
     """
 
     files: tuple[Blob, ...]
@@ -47,6 +49,7 @@ class Prepared(Event, frozen=True, gc=False):
     limits: Limits = Limits()
     version: int = -1
     digest: str | None = None
+    own: OwnRows | None = None
 
 
 class Updated(Event, frozen=True, gc=False):

@@ -24,7 +24,8 @@ class Limits(msgspec.Struct, frozen=True):
     `fetched` bytes of versions and deltas may be on their way, or wait to be taken in, at a time; making the batches of
     a task may take `batches` bytes. `lengths` are the tokens of a row in each file with rows: rows of up to `longest`
     can be trained on, and rows of up to `longest_measured` be measured. `disk` bytes of those files are kept. `copied`
-    are the bytes in memory of a row that is read; 0 where rows stay in their file.
+    are the bytes in memory of a row that is read; 0 where rows stay in their file. `own` are the tokens of a row of
+    this worker's own, which are in none of those files.
     """
 
     fetched: float = math.inf
@@ -34,11 +35,12 @@ class Limits(msgspec.Struct, frozen=True):
     longest_measured: float = math.inf
     disk: float = math.inf
     copied: int = 0
+    own: int = 0
 
     def refusal(self, task: Task) -> str:
         """Return why the memory of this machine is too small for the task; "" when it is not."""
         lengths = self.lengths
-        length = max([lengths[rows.shard] for rows in task.rows if rows.shard < len(lengths)], default=0)
+        length = max([lengths[rows.shard] if rows.shard < len(lengths) else self.own for rows in task.rows], default=0)
         longest = self.longest_measured if isinstance(task, Evaluate) else self.longest
         if length > longest:
             return f"rows of {length} tokens need more memory than this worker may take"
@@ -53,11 +55,11 @@ class Limits(msgspec.Struct, frozen=True):
             return f"its deltas need {bytes_text(needed)} of memory, but this worker may take {bytes_text(int(has))}"
         return ""
 
-    def too_many_files(self, files: Sequence[Blob], tasks: Iterable[Task]) -> str:
-        """Return why the lent disk is too small for those of `files` whose rows these tasks read."""
+    def too_many_files(self, files: Iterable[Sequence[Blob]]) -> str:
+        """Return why the lent disk is too small for the `files` that tasks need, those of each task."""
         if self.disk == math.inf:
             return ""
-        needed = sum(files[shard].num_bytes for shard in {rows.shard for task in tasks for rows in task.rows})
+        needed = sum({blob.digest: blob.num_bytes for some in files for blob in some}.values())
         if needed <= self.disk:
             return ""
         return f"its rows need {bytes_text(needed)} of disk, but this worker may take {bytes_text(int(self.disk))}"

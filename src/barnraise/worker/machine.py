@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.core.errors import DIVERGED
+from barnraise.core.sites import OwnRows
 from barnraise.core.types import KINDS, NodeProfile, Telemetry
 from barnraise.wire.messages import (
     EVERYTHING,
@@ -51,6 +52,7 @@ from barnraise.worker.events import (
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.leaving import PATIENCE, PROBE, farewell, gives_up_at
 from barnraise.worker.outgoing import Outgoing
+from barnraise.worker.row_files import RowFiles
 from barnraise.worker.tasks import Tasks
 
 MOST_FAILURES = 3
@@ -79,6 +81,7 @@ class Worker:
         self.incoming, self.outgoing = Incoming(), Outgoing()
         self.tasks = Tasks(self.contact, self.incoming, self.outgoing, self._hello, kinds)
         self.ends = math.inf
+        self.own: OwnRows | None = None  # where rows stay with their nodes
         self.leaving, self.leaving_since = "", math.inf
         self.quit = self.over = False  # whether the worker is done, and whether the run is
 
@@ -132,7 +135,8 @@ class Worker:
         held = self.incoming.have, pending, self.tasks.held
         about = PROTOCOL_VERSION, self.contact.session, number, self.profile
         lent = max(0.0, self.ends - now) if self.ends < math.inf else 0.0
-        return self.contact.send(Hello(*about, *held, kinds=self.kinds, term=self.contact.term, lent=lent), now)
+        greeting = Hello(*about, *held, kinds=self.kinds, term=self.contact.term, lent=lent, own=self.own)
+        return self.contact.send(greeting, now)
 
     def _tick(self, event: Tick, now: float) -> list[Action]:
         if now < self.deadline:
@@ -206,7 +210,8 @@ class Worker:
         return self.tasks.gone(event.digest, now)
 
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
-        self.tasks.files, self.profile = event.files, event.profile
+        self.tasks.files, self.profile = RowFiles(event.files, own=event.own is not None), event.profile
+        self.own = event.own
         self.tasks.limits, self.incoming.room = event.limits, event.limits.fetched
         self.incoming.restored(event.version, event.digest)
         return [self._hello(now)]

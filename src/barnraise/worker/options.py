@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from barnraise.core.errors import UnknownNameError
+from barnraise.core.sites import OwnFiles
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
@@ -78,7 +79,8 @@ class WorkerOptions:
     the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
     `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
     the optimizer's, `replica` the folder of the model's newest version, None to keep none. `trustees` is the digest of
-    the committee that its owner accepts in a masked run; "": any.
+    the committee that its owner accepts in a masked run; "": any. `own` are the owner's files, for a run whose rows
+    stay with their nodes.
     """
 
     uri: str
@@ -92,6 +94,7 @@ class WorkerOptions:
     means: Means = Means()
     former: Keys | None = field(default=None, repr=False)
     trustees: str = ""
+    own: OwnFiles | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
+from barnraise.worker import own_rows
 from barnraise.worker.building import fit_of, identify, restore_moments, restore_replica
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
@@ -146,22 +147,39 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
     meta: Meta = await in_training(partial(Meta.read, folder / META))
     for info in meta.row_files():
         fetcher.cache.place(info.sha256, folder / info.name)
+    own = await _own(shell, meta, settings)
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
     await _get_base(shell, manifest)
     executor: TaskExecutor = await in_training(
-        partial(shell.build, manifest, meta, settings, options, profile.memory_bytes)
+        partial(shell.build, manifest, meta, settings, options, profile.memory_bytes, own=own.dataset if own else None)
     )
     identify(executor, welcome, options)
     for remark in executor.trainer.remarks:
         shell.say(remark)
-    fetcher.cache.on_deleted = executor.dataset.forget
+    if own is None:
+        fetcher.cache.on_deleted = executor.dataset.forget
     fetcher.limit = max(fetcher.limit, 8 * manifest.trained + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
     kept, held, disk = await _restore(shell, executor, welcome, manifest)
     fetcher.held, fetcher.cache.limit = executor.published, disk
     files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
-    limits = msgspec.structs.replace(fitting.limits, disk=disk)
-    return Ready(executor, kept, Prepared(files, measured, limits, *(held or ())))
+    limits = msgspec.structs.replace(fitting.limits, disk=disk, own=meta.context)
+    prepared = Prepared(files, measured, limits, *(held or ()))
+    return Ready(executor, kept, msgspec.structs.replace(prepared, own=own.described if own else None))
+
+
+async def _own(shell: Shell, meta: Meta, settings: WorkerSettings) -> own_rows.Own | None:
+    """Make the worker's own rows with the run's tokenizer, where rows stay with their nodes."""
+    own_rows.require_kind(settings, shell.options, meta)
+    if settings.site is None:
+        return None
+    for info in meta.files:
+        blob = Blob(info.sha256, info.bytes)
+        shell.fetcher.cache.place(blob.digest, shell.options.cache / info.name)
+        await shell.get(blob)
+    terms = own_rows.terms_for(settings, shell.options)
+    own: own_rows.Own = await shell.in_training(partial(own_rows.make, meta, terms, shell.options, shell.say))
+    return own
 
 
 async def _restore(

@@ -87,6 +87,7 @@ class WorkerRuntime:
         self.lent = lent = options.means.lent()
         profile = machine_profile(options.means.device, lent.memory_bytes)
         self.machine = machine(secrets.randbits(53), profile, lent.kinds)
+        self.machine.contact.most = options.own.releases if options.own else None
         self.gauges = Gauges(self.machine, show)
         self.fetcher = Fetcher()
         self.kept: Kept | None = None
@@ -96,8 +97,7 @@ class WorkerRuntime:
         self.outbox: asyncio.Queue[Message] = asyncio.Queue()
         self.outcome: Outcome | None = None
         self._enrolling: asyncio.Task[None] | None = None
-        self._working = False
-        self._num_lost = 0  # messages that were malformed
+        self._working, self._num_lost = False, 0  # messages that were malformed
         self.pools = Pools(options.means.device)
         self._background: set[asyncio.Task[None]] = set()
         self._uploader: asyncio.Task[None] | None = None

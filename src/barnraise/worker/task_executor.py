@@ -112,9 +112,17 @@ class MakeExecutor(Protocol):
 class BuildExecutor(Protocol):
     """Makes the executor of a real process from the fetched files.
 
-    Called on the training thread; it takes long.
+    `own` has the rows where they stay with this node. Called on the training thread; it takes long.
     """
 
     def __call__(
-        self, manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int, /
+        self,
+        manifest: Manifest,
+        meta: Meta,
+        settings: WorkerSettings,
+        options: WorkerOptions,
+        room: int,
+        /,
+        *,
+        own: Dataset | None,
     ) -> TaskExecutor: ...

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from barnraise.core.types import KINDS, AnyTask, Blob, News, Task
+from barnraise.core.types import KINDS, AnyTask, News, Task
 from barnraise.wire.messages import INLINE_BYTES, Assign, Decline, Newer, RequestTask, Subscribe, Welcome
 from barnraise.worker import measure
 from barnraise.worker.actions import Action, CutShort, Quit, Settle, StartTask
@@ -22,6 +22,7 @@ from barnraise.worker.events import Fetched, Nearly, TaskDone, TaskFailed, Train
 from barnraise.worker.incoming import Incoming
 from barnraise.worker.limits import Limits, unlent
 from barnraise.worker.outgoing import SLOWER, SLOWEST, Outgoing
+from barnraise.worker.row_files import RowFiles
 from barnraise.worker.tally import AnswerTally
 
 Greet = Callable[[float], Action]
@@ -52,11 +53,10 @@ class Tasks(Begun):
         super().__init__()
         self.contact, self.incoming, self.outgoing, self._greet = contact, incoming, outgoing, greet
         self._kinds, self.limits = kinds, Limits()
-        self.files: tuple[Blob, ...] | None = None  # files with rows, once they are known: token shards, held-out rows
+        self.files: RowFiles | None = None  # files with rows, once they are known
         self.waiting: AnyTask | None = None
         self.leaving, self.failures = False, 0
-        self.lead, self.tally = Lead(), AnswerTally()
-        self.watching = False
+        self.lead, self.tally, self.watching = Lead(), AnswerTally(), False
         self._taken: deque[int] = deque(maxlen=REMEMBERED)  # the newest assignments, whatever their outcome
         self._asked_at = self._taken_at = math.inf
         self._busy_at = 0.0
@@ -136,15 +136,15 @@ class Tasks(Begun):
         self._take(task, now)
         if not task.replica:
             return self.go_on(now)
-        if (last := max((rows.shard for rows in task.rows), default=0)) >= len(self.files):
-            return [Quit(f"a task names the rows of file {last}, but there are {len(self.files)}", True)]
+        if fault := self.files.fault(task):
+            return [Quit(fault, True)]
         together = [task] if self.running is None else [task, self.running.task]
-        if refusal := self.limits.refusal(task) or self.limits.too_many_files(self.files, together):
+        if refusal := self.limits.refusal(task) or self.limits.too_many_files(map(self.files.of, together)):
             return self._decline(task, refusal, now)
         if not self.incoming.has_room(task.news):
             return self._start_over(task.news)
-        fetching = self._hear(task.news, now) + self.incoming.get(self.files[rows.shard] for rows in task.rows)
-        return fetching + self._get_back(now)
+        fetching = self._hear(task.news, now) + self.incoming.get(self.files.of(task))
+        return fetching + (self.go_on(now) if self.files.own else self._get_back(now))  # own rows do not arrive
 
     def _refuse(self, task: AnyTask, reason: str, now: float) -> list[Action]:
         """Give back a task that was not accepted, and ask for another."""
@@ -313,7 +313,7 @@ class Tasks(Begun):
             return False
         if not incoming.needs:
             return True
-        rows = {self.files[rows.shard].digest for rows in task.rows}
+        rows = {blob.digest for blob in self.files.of(task)}
         return not (rows | incoming.back) & incoming.needs
 
     def _ask(self, now: float) -> list[Action]:

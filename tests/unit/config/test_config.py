@@ -275,7 +275,7 @@ def test_dump_gives_the_same_run_file_back(tmp_path: Path, text: str) -> None:
             "data",
             {"kind": "txt"},
             "kind",
-            "is 'txt' (text), but must be chat or instruct or rows or sat or text; did you mean 'text'?",
+            "is 'txt' (text), but must be chat or instruct or rows or sat or site or text; did you mean 'text'?",
         ),
         ("data", {"filles": ["b"]}, "filles", "unknown key; did you mean 'files'?"),
     ],
@@ -305,7 +305,7 @@ def test_missing_sections_are_named() -> None:
 
 def test_a_data_section_without_kind() -> None:
     assert problems({"model": {}, "data": {"files": ["a"]}}) == [
-        ("data.kind", "is missing; it must be chat or instruct or rows or sat or text"),
+        ("data.kind", "is missing; it must be chat or instruct or rows or sat or site or text"),
     ]
 
 

@@ -160,7 +160,6 @@ def test_tampered_files_are_noticed(tmp_path: Path) -> None:
         ({"pad_id": 300}, "special token 300 is outside the vocabulary of 300"),
         ({"targets": {"after": 4, "until": 4}}, "same token 4"),
         ({"targets": {"after": 4, "until": 900}}, "special token 900"),
-        ({"shards": []}, "shards"),
         ({"held_out": {"name": "../../etc/passwd", "rows": 5, "bytes": 80, "sha256": "0" * 64}}, "refused"),
         ({"held_out": {"name": ".bashrc", "rows": 5, "bytes": 80, "sha256": "0" * 64}}, "refused"),
         ({"held_out": {"name": "a\n", "rows": 5, "bytes": 80, "sha256": "0" * 64}}, "refused"),

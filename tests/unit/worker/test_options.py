@@ -55,7 +55,7 @@ def test_the_defaults_agree() -> None:
 def test_every_key_of_a_worker_is_among_its_means_or_for_simulations() -> None:
     simulated = {"memory_bytes", "flops_per_second", "bandwidth_bytes_per_second", "latency_seconds"}
     beside = WorkerSection.model_fields.keys() - {field.name for field in fields(Means)}
-    assert beside == {"name", "speed", *simulated}  # `speed` becomes `slowdown`
+    assert beside == {"name", "speed", "data", *simulated}  # `speed` becomes `slowdown`, `data` own files
 
 
 @pytest.mark.parametrize("name", sorted(field.name for field in fields(Means) if field.name not in ("link", "attack")))

@@ -5,7 +5,7 @@ A part declares its needs as parameters of `__init__`, by their types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast, get_type_hints
 
 from barnraise.controller.state.part import Context, Part
@@ -52,10 +52,10 @@ def in_order(parts: Sequence[type[Part]]) -> list[type[Part]]:
     return list(order)
 
 
-def assemble(parts: Sequence[type[Part]], context: Context) -> Parts:
-    """Make one of each of `parts`, and of all that these need."""
+def assemble(parts: Sequence[type[Part]], context: Context, instead: Mapping[type[Part], type[Part]] = {}) -> Parts:
+    """Make one of each of `parts`, and of all that these need; of some a subclass `instead`, with the same needs."""
     made: dict[type[Part], Part] = {}
     for part in in_order(parts):
-        make: Any = part
+        make: Any = instead.get(part, part)
         made[part] = make(context, **{name: made[needed] for name, needed in needs(part).items()})
     return Parts(made)

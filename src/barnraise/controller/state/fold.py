@@ -74,7 +74,8 @@ def _node_changed(state: State, d: NodeChanged) -> None:
         state.roster.live -= node.works and node.live
         node.live = False
         if d.change == Change.REVOKED:
-            node.revoked = d.reason
+            node.revoked = d.reason or "revoked"
+            folding.drop_lost(state, d.node)
 
 
 def _assigned(state: State, d: Assigned) -> None:
@@ -158,8 +159,7 @@ def _contributed(state: State, node: NodeState, work: Work, d: Judged) -> None:
 
 
 def _noted(state: State, d: Noted) -> None:
-    change = _NOTED.get(type(d.note))
-    if change is not None:
+    if (change := _NOTED.get(type(d.note))) is not None:
         change(state, d, d.note)
 
 
@@ -179,8 +179,10 @@ def _released(state: State, d: Noted, note: notes.Released) -> None:
 
 def _redo(state: State, work: Work) -> None:
     """Queue work on rows to be done again; residuals and known findings are not."""
-    if not work.task.redone or (
-        work.task.measures and state.record.evaluations and work.base <= state.record.evaluations[-1][0]
+    if (
+        not work.task.redone
+        or state.is_lost(work)
+        or (work.task.measures and state.record.evaluations and work.base <= state.record.evaluations[-1][0])
     ):
         return
     rest = state.redo.get(work.assignment)
@@ -280,6 +282,7 @@ def _evaluated(state: State, d: Noted, note: notes.Evaluated) -> None:
 
 _NOTED: dict[type[notes.Note], Callable[[State, Noted, Any], None]] = {
     notes.Started: _started,
+    notes.SiteDeclared: folding.site_declared,
     notes.Audited: _audited,
     notes.Convicted: _convicted,
     notes.Scored: _scored,

@@ -11,7 +11,8 @@ import msgspec
 
 from barnraise.controller.state import gathering
 from barnraise.controller.state.actions import Slot
-from barnraise.controller.state.state import Closing, Newest, State
+from barnraise.controller.state.state import Closing, Newest, SiteRecord, State
+from barnraise.core.sites import Losses
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed, VersionMade
 from barnraise.privacy.spending import Spending
@@ -161,3 +162,18 @@ def stopping(state: State, d: Noted, note: notes.Stopping) -> None:
 def finished(state: State, d: Noted, note: notes.Finished) -> None:
     """Keep that the run is over, and why."""
     state.progress.finished = note.reason
+
+
+def site_declared(state: State, d: Noted, note: notes.SiteDeclared) -> None:
+    """Fold the rows that a node has now; losses of a use that this version does not know are not used."""
+    losses: Losses = "each" if note.losses == "each" else "mean" if note.losses == "mean" else "off"
+    state.roster.sites[d.node] = SiteRecord(note.lane, note.rows, note.held_out, note.digest, losses)
+    drop_lost(state, d.node)
+
+
+def drop_lost(state: State, node: str) -> None:
+    """Drop lost work of a node on rows that are not there any more."""
+    for number, work in list(state.redo.items()):
+        if work.node == node and state.is_lost(work):
+            del state.redo[number]
+    gathering.tidy(state, list(state.cohorts))

@@ -116,16 +116,26 @@ class PayloadSettings:
 
 
 @dataclass(frozen=True)
+class SiteSettings:
+    """Settings of rows that stay with their nodes: the digest of their form, and the share of sites for a version."""
+
+    form: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
 class RowNeeds:
     """A node's needs for rows.
 
     `token_bytes` of disk for a token in a shard, and by their length `memory` (bytes) for training with one row at a
-    time. `accelerator`: bytes of an accelerator by length, where tasks must run on one.
+    time. `accelerator`: bytes of an accelerator by length, where tasks must run on one. `sites`: the rows stay with
+    their nodes, and only these can do tasks on them.
     """
 
     token_bytes: int
     memory: Mapping[int, int]
     accelerator: Mapping[int, int] = field(default_factory=dict)
+    sites: SiteSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,8 @@ class TaskSettings:
 
     def _most(self, needs: Mapping[int, int], rows: Iterable[RowRange]) -> int:
         lengths = self.rows.lengths
+        if self.needs.sites is not None:  # all rows have the same length
+            return needs.get(self.context, 0)
         return max([needs.get(lengths[some.shard], 0) for some in rows if some.shard < len(lengths)], default=0)
 
     @property
@@ -220,9 +232,10 @@ class EvaluationSettings:
     rows: int  # held-out rows, from the first
     row_tokens: int  # in each of them
     file: int  # number of the file that holds them, which follows the token shards
-    by_workers: bool
+    by_workers: bool  # or sites
     most_loss: float = math.inf  # nats a token; higher claims of a worker are refused
     stop_early: PatienceSettings = PatienceSettings()
+    by_sites: bool = False  # on their own held-out rows
     measures: bool = False  # whether the controller measures metrics or samples besides
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.state.cohorts import Cohort
+from barnraise.core.sites import Losses
 from barnraise.core.types import KINDS, NodeProfile, Ranges, Task
 from barnraise.ledger.decisions import Assigned
 from barnraise.matching.predictor import Learned, Times, sort_of
@@ -201,11 +202,25 @@ class NodeState(msgspec.Struct):
         return self.badge.owner or self.id
 
 
+class SiteRecord(msgspec.Struct, frozen=True):
+    """A node's rows of its own, by its claim: their lane, rounded counts, salted hash, and what losses may be used."""
+
+    lane: int
+    rows: int
+    held_out: int
+    digest: str
+    losses: Losses
+
+
 class Roster(msgspec.Struct):
-    """The index of the nodes: their names by their keys, and the number of those that take part, but for trustees."""
+    """The index of the nodes: their names by their keys, the number of those that take part, those with own rows.
+
+    Trustees do not count as taking part.
+    """
 
     keys: dict[str, str] = {}
     live: int = 0
+    sites: dict[str, SiteRecord] = {}
 
 
 class Newest(msgspec.Struct):
@@ -348,6 +363,13 @@ class State(msgspec.Struct):
     totals: Totals = msgspec.field(default_factory=Totals)
     record: Record = msgspec.field(default_factory=Record)
     progress: Progress = msgspec.field(default_factory=Progress)
+
+    def is_lost(self, work: Work) -> bool:
+        """Return whether work is on rows of its node's own that are not there any more, and is never done again."""
+        site = self.roster.sites.get(work.node)
+        if site is None or not work.task.trains:
+            return False
+        return bool(self.nodes[work.node].revoked) or any(rows.shard != site.lane for rows in work.rows)
 
     @property
     def num_live(self) -> int:

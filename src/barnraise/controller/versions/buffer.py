@@ -17,6 +17,7 @@ from typing import Any
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.fleet.speeds import LEAST_PATIENCE, OVERDUE, Speeds, delay
 from barnraise.controller.fleet.uploads import Uploads
+from barnraise.controller.sites.sites import Sites
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.state.effects import Aggregate, Gated, Unmade
 from barnraise.controller.state.events import Changed, Event
@@ -53,11 +54,12 @@ class Buffer(Part):
         waiting: BufferDeadline,
         unmasking: Unmasking,
         trustees: Trustees,
+        sites: Sites,
     ) -> None:
         super().__init__(context)
         self.settings, self.versions = context.settings, context.settings.versions
         self.records, self.uploads, self.speeds, self.ending, self.waiting = records, uploads, speeds, ending, waiting
-        self.unmasking, self.trustees = unmasking, trustees
+        self.unmasking, self.trustees, self.sites = unmasking, trustees, sites
         self.automatic_size, self.sized_at = 1, 0  # K if enough nodes live, and the count of the speeds behind it
         self.fresh_size = 1  # the least K at which no work is refused as stale
         self.patience = math.inf  # seconds
@@ -89,6 +91,8 @@ class Buffer(Part):
         there = self.speeds.num_working  # current ones; overdue ones among them are found from time to time
         if settings.asynchronous:
             there = min(there, len(self.speeds.counted))
+        if self.sites.in_use:
+            there = min(there, len(self.sites.drawn))
         nodes = max(least, min(wanted, there))
         if nodes != state.buffer.size:
             why = "automatic" if pinned is None else f"aggregation.buffer_size is {pinned}"

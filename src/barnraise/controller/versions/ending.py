@@ -6,7 +6,7 @@ Once nothing more enters the model, the last version is measured and made durabl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnraise.controller.fleet.records import NodeRecords
@@ -14,10 +14,9 @@ from barnraise.controller.state.actions import Finish, Send
 from barnraise.controller.state.effects import Aggregated, Checkpoint, Checkpointed, Evaluated, Measured
 from barnraise.controller.state.events import Changed, Event, InterruptRequested, StopRequested
 from barnraise.controller.state.part import Context, Part, Steps
-from barnraise.controller.state.settings import DISK_PATIENCE
+from barnraise.controller.state.settings import DISK_PATIENCE, PatienceSettings
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
-from barnraise.controller.versions.plateau import plateau
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.core.types import Update
@@ -224,3 +223,23 @@ class Ending(Part):
             StopRequested: self._stop,
             InterruptRequested: self._interrupt,
         }
+
+
+def plateau(losses: Sequence[float], settings: PatienceSettings) -> str:
+    """Return why a run with these held-out losses, the oldest first, is to end; empty: it is not.
+
+    A loss that is no number is no gain. The first measurement, before any training, is none of the best.
+
+    >>> plateau([5.0, 3.0, 3.1, 2.99], PatienceSettings(patience=2, least_gain=0.05))
+    'the held-out loss has not fallen by 0.05 in 2 evaluations; the lowest was 3'
+    >>> plateau([5.0, 3.0, 3.1, 2.9], PatienceSettings(patience=2, least_gain=0.05))
+    ''
+    """
+    best, waited = math.inf, 0
+    for loss in losses[1:]:
+        gained = loss < best - settings.least_gain if math.isfinite(best) else math.isfinite(loss)
+        best, waited = (loss, 0) if gained else (best, waited + 1)
+    if not settings.patience or waited < settings.patience:
+        return ""
+    gain = f" by {settings.least_gain:g}" if settings.least_gain else ""
+    return f"the held-out loss has not fallen{gain} in {waited} evaluations; the lowest was {best:.4g}"

@@ -106,6 +106,10 @@ class TaskKind(Part):
         """Return why `result`, arriving when `version` was the newest, is no answer to `work`; empty when it can be."""
         return ""
 
+    def recorded(self, result: Result, work: Work) -> Result:
+        """Return an accepted result as the ledger keeps its claims."""
+        return result
+
     def taken(self, result: Result, work: Work) -> Steps:
         """Handle the consequences of an accepted result of `work`."""
         yield from ()

@@ -138,13 +138,14 @@ class Inspection(Part):
         tokens = work.credit(offer.steps) if verdict == "accepted" else work.tokens
         if not work.task.trains:
             tokens = 0  # only tokens of training count
+        recorded = self.kinds[work.kind].recorded(offer, work) if verdict == "accepted" else offer
         yield Judged(
             time=self.now,
             assignment=work.assignment,
             node=work.node,
             verdict=verdict,
             reason=str(reason),
-            claim=Claim.of(offer),
+            claim=Claim.of(recorded),
             version=version,
             staleness=staleness,
             tokens=tokens,

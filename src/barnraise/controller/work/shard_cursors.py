@@ -80,6 +80,18 @@ class ShardCursors:
         found = (order[n % len(order)] for n in range(front, front + len(order)) if self._behind(length, n, {}))
         return [shard for shard, _ in zip(found, range(most), strict=False)]
 
+    def only(self, shard: int) -> frozenset[str]:
+        """Return the nodes that may have rows of a lane: all of them."""
+        return frozenset()
+
+    def size(self, shard: int) -> int:
+        """Return the rows of a lane."""
+        return self.rows.sizes[shard]
+
+    def length(self, shard: int) -> int:
+        """Return the tokens of a row of a lane."""
+        return self.rows.lengths[shard]
+
     def epoch(self, shard: int) -> int:
         """Return how often all of its rows were assigned."""
         return self.handed.get(shard, 0) // self.rows.sizes[shard]

@@ -16,6 +16,8 @@ from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.pacing import Pacing
 from barnraise.controller.fleet.probation import Probation
 from barnraise.controller.fleet.speeds import Speeds
+from barnraise.controller.sites.site_lanes import SiteLanes
+from barnraise.controller.sites.sites import Sites
 from barnraise.controller.state.part import Context, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.endorsing import Trustees
@@ -37,7 +39,7 @@ from barnraise.core.types import (
     Train,
 )
 from barnraise.ledger.decisions import Assigned, Decision, Terms, VersionClosed
-from barnraise.matching.base import TaskView
+from barnraise.matching.base import LARGEST_AMOUNT, TaskView
 
 IN_FLIGHT = 4.0
 """Factor of the versions in flight by which a contribution may be behind: as a fleet starts, or a line fills, more is
@@ -61,6 +63,7 @@ class Training(TaskKind):
         probation: Probation,
         privacy: PrivacyBudgetPart,
         trustees: Trustees,
+        sites: Sites,
     ) -> None:
         self.masks = context.settings.payloads.protection.masks
         if self.masks is not None:
@@ -69,10 +72,14 @@ class Training(TaskKind):
         self.probation, self.privacy, self.trustees = probation, privacy, trustees
         self.settings, self.tasks, self.payloads = context.settings, context.settings.tasks, context.settings.payloads
         self.speeds, self.pacing, self.publishing = speeds, pacing, publishing
-        self.lanes = ShardCursors(self.tasks.rows, self.state.totals.handed)
-        rows = self.tasks.rows
+        rows, self.sites = self.tasks.rows, sites
         task_rows = self.tasks.local_steps * self.tasks.batch_size
-        self._large = in_lanes(rows.sizes, task_rows, ordered=rows.ordered)
+        self.lanes: ShardCursors | SiteLanes
+        if sites.in_use:
+            self.lanes, self._large = SiteLanes(sites, self.state, self.tasks.context), True
+        else:
+            self.lanes = ShardCursors(rows, self.state.totals.handed)
+            self._large = in_lanes(rows.sizes, task_rows, ordered=rows.ordered)
         self._travel = 0.0  # a usual task's, as far as the newest version moved along it: rates times steps
         self._lanes: list[int] = []
         self._views: dict[tuple[int, int], TaskView] = {}  # views of these lanes, by shard and epoch
@@ -106,19 +113,26 @@ class Training(TaskKind):
 
     def _view(self, shard: int) -> TaskView:
         """Return tasks on the next rows of a lane, up to its end."""
-        tasks, payloads, rows = self.tasks, self.payloads, self.tasks.rows
-        left = rows.sizes[shard] - self.state.totals.handed.get(shard, 0) % rows.sizes[shard]
+        tasks, payloads, lanes = self.tasks, self.payloads, self.lanes
+        left, here = lanes.size(shard) - self.state.totals.handed.get(shard, 0) % lanes.size(shard), self.sites.in_use
         return TaskView(
             -shard,
-            tasks.local_steps * tasks.batch_size * rows.lengths[shard],
+            tasks.local_steps * tasks.batch_size * lanes.length(shard),
             self.name,
             payloads.snapshot,
             payloads.most,
-            shards={shard: tasks.shard_bytes(shard)},
+            shards={} if here else {shard: tasks.shard_bytes(shard)},
             memory_bytes=tasks.memory_for([RowRange(shard, 0, 1)]),
             accelerator_bytes=tasks.accelerator_for([RowRange(shard, 0, 1)]),
-            times=-(-left // (tasks.local_steps * tasks.batch_size)),
+            times=LARGEST_AMOUNT if here else -(-left // (tasks.local_steps * tasks.batch_size)),
+            only=lanes.only(shard),
         )
+
+    def suits(self, node: NodeState, have: int) -> bool:
+        return self.sites.may_train(node.id)
+
+    def only(self, lost: Work) -> frozenset[str]:
+        return frozenset({lost.node}) if self.sites.in_use else frozenset()
 
     def give(self, node: NodeState, have: int, work: Work | TaskView) -> Steps:
         state, tasks = self.state, self.tasks
@@ -135,14 +149,14 @@ class Training(TaskKind):
             steps = work.local_steps if open_yet else _steps_of(work.local_steps, steps)
             rows, tokens = work.rows, work.credit(steps)
         else:
-            rows, steps = self._rows(next(iter(work.shards)), steps)
+            rows, steps = self._rows(-work.id, steps)
             cursor += (num_rows := sum(some.stop - some.start for some in rows))
-            tokens = num_rows * tasks.rows.lengths[rows[0].shard]
+            tokens = num_rows * self.lanes.length(rows[0].shard)
         if not self.privacy.allows(node.id, rows, steps):
             yield from self.privacy.stop()
             return
         schedule = tasks.rate_multiplier(state.totals.tokens, self.settings.tokens)
-        factor = self.pacing.rate_factor(node, steps, tokens / tasks.rows.lengths[rows[0].shard])
+        factor = self.pacing.rate_factor(node, steps, tokens / self.lanes.length(rows[0].shard))
         terms = Terms(
             max_staleness=self._bound(node) if self.settings.asynchronous else 0,
             learning_rate=tasks.learning_rate * schedule * factor,
