@@ -34,7 +34,7 @@ from barnraise.core.types import (
 )
 from barnraise.ledger.decisions import Decision, Noted
 from barnraise.trust.signatures import Signer, endorsed, signed
-from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Offer, RequestTask
+from barnraise.wire.messages import PROTOCOL_VERSION, Assign, Hello, Included, Message, Offer, RequestTask
 
 from .state_machine.engine import digest, engine_settings
 
@@ -68,6 +68,7 @@ class MaskedRun:
         self.journal: list[Decision] = []
         self.tasks: dict[str, dict[int, AnyTask]] = {}
         self.jobs: list[effects.ControllerEffect] = []
+        self.said: dict[str, list[Message]] = {}
         self.session = 0
         self.take(self.machine.start(digest(0), 0.0))
         for name in TRUSTEES:
@@ -86,7 +87,9 @@ class MaskedRun:
         for action in actions:
             if isinstance(action, Journal):
                 self.journal.append(action.decision)
-            elif isinstance(action, Send) and isinstance(action.message, Assign):
+            if isinstance(action, Send):
+                self.said.setdefault(action.node, []).append(action.message)
+            if isinstance(action, Send) and isinstance(action.message, Assign):
                 self.tasks.setdefault(action.node, {})[action.message.task.id] = action.message.task
             elif isinstance(action, effects.ControllerEffect):
                 self.jobs.append(action)
@@ -179,10 +182,10 @@ class MaskedRun:
                 else:
                     (self.confirm if isinstance(task, Confirm) else self.unmask)(name, wrong=name == liar)
 
-    def make(self) -> list[Action]:
+    def make(self, left_out: dict[tuple[int, ...], str] | None = None) -> list[Action]:
         asked = self.job(effects.Aggregate)
-        delta = Blob(digest(5000 + asked.version), 9)
-        return self.handle(effects.Aggregated(self.epoch, asked.version, digest(asked.version), delta))
+        delta, told = Blob(digest(5000 + asked.version), 9), left_out or {}
+        return self.handle(effects.Aggregated(self.epoch, asked.version, digest(asked.version), delta, left_out=told))
 
     def pass_time(self, seconds: float, *silent: str) -> list[Action]:
         """Let time pass; all nodes but the `silent` are heard."""
@@ -207,6 +210,9 @@ class MaskedRun:
 
     def notes(self, kind: type[Any]) -> list[Any]:
         return [d.note for d in self.journal if isinstance(d, Noted) and isinstance(d.note, kind)]
+
+    def proofs(self, name: str) -> list[Included]:
+        return [message for message in self.said.get(name, ()) if isinstance(message, Included)]
 
     def has(self, name: str, kind: type[Any]) -> bool:
         return any(isinstance(task, kind) for task in self.tasks[name].values())

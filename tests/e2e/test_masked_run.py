@@ -34,6 +34,12 @@ def test_a_masked_run_survives_its_controller_and_can_be_verified(barnraise, run
     with LedgerView(run.ledger) as view:
         versions = [note.version for _, note in view.events(notes.VersionUnmasked)]
         losses = [note.loss for _, note in view.events(notes.Evaluated)]
+    for log in sorted(run.logs.glob("worker-[!t]*.log"))[:2]:
+        told = log.read_text()
+        assert "found it in the list that a quorum of the trustees signed" in told
+        assert (found := re.search(r"(\d+) of (\d+) masked updates? proven to be in versions", told)), told
+        assert int(found[1]) >= 1
+        assert "WARNING" not in told
     assert len(set(versions)) == len(versions), "masks come off a version once"
     assert losses[-1] < losses[0]
     verified = barnraise("verify", str(run.path))

@@ -205,6 +205,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.Gone(A), None),
     (m.Identify(), None),
     (m.Stop("the token budget is met"), None),
+    (m.Included(7, 42, b"list", A, ("", "cd" * 64)), None),
     (m.Elsewhere(("zmq://10.0.0.6:7000 xmlrpc://10.0.0.6:7001",)), None),
     (
         f.Follow(m.PROTOCOL_VERSION, "00ff", "spare", A, B, "zmq://10.0.0.6:7000", m.Term(3, A), after=41, tail=B),

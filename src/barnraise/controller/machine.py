@@ -51,6 +51,7 @@ from barnraise.controller.versions.endorsing import Confirming, Endorsing, Sendi
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
+from barnraise.controller.versions.proving import Proving
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.site_evaluation import SiteEvaluation
 from barnraise.controller.versions.unmasking import Unmasking
@@ -97,6 +98,7 @@ PARTS: tuple[type[Part], ...] = (
     Confirming,
     SendingMasks,
     Unmasking,
+    Proving,
     Ending,
     Buffer,
     Flushing,

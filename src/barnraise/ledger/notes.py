@@ -227,23 +227,27 @@ class Excluded(Note, frozen=True, gc=False):
 class VersionReleased(Note, frozen=True, gc=False):
     """The list of a closed version is final: masks may be removed for exactly these contributions.
 
-    `digest` is that of the version and the list.
+    `digest` is that of the version and its assignments, `members` that of the list that trustees sign; "" in older
+    ledgers.
     """
 
     sentence: ClassVar[str] = "the list of version {version} was released"
 
     version: int
     digest: str
+    members: str = ""
 
 
 class VersionUnmasked(Note, frozen=True, gc=False):
     """Trustees sent the sums of a version's masks, which these assignments brought; more than may collude confirm them.
 
-    A version is made, and made again, with these.
+    A version is made, and made again, with these. `endorsements` are the trustees' signatures of the list by seat, ""
+    where there is none; older ledgers have none.
     """
 
     version: int
     masks: tuple[int, ...]
+    endorsements: tuple[str, ...] = ()
 
 
 class GroupLeftOut(Note, frozen=True, gc=False):

@@ -18,6 +18,7 @@ before any other field is used.
                                                     Gone         the blob is no longer kept
     Leave         the worker has submitted all      Stop         the run is over, or the node is excluded
                                                     Elsewhere    addresses to try when the controller is lost
+                                                    Included     proves that a version has a masked update, or not
 
 The messages of a standby are in `wire.following`, those of an observer in `wire.observing`.
 """
@@ -31,6 +32,7 @@ import msgspec
 
 from barnraise.core.sites import OwnRows, SiteTerms
 from barnraise.core.types import (
+    MOST_SEATS,
     AnyResult,
     AnyTask,
     Blob,
@@ -38,6 +40,7 @@ from barnraise.core.types import (
     Digest,
     Finite,
     LinkReport,
+    ListBytes,
     News,
     NodeId,
     NodeProfile,
@@ -48,7 +51,7 @@ from barnraise.core.types import (
 )
 from barnraise.wire.private import Private
 
-PROTOCOL_VERSION = 15
+PROTOCOL_VERSION = 16
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -393,6 +396,21 @@ class Leave(Message, frozen=True, tag=True):
     reason: Text = ""
 
 
+class Included(Message, frozen=True, tag=True):
+    """Tells the outcome of an accepted masked update: the list that has it and is in `version`, or a `reason` why none.
+
+    `members` are the bytes of the list and `digest` is their SHA-256 on the ledger; `endorsements` are the trustees'
+    signatures of it by seat, "" where there is none.
+    """
+
+    assignment: Count
+    version: Count
+    members: ListBytes = b""
+    digest: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    endorsements: Annotated[tuple[Signature, ...], msgspec.Meta(max_length=MOST_SEATS)] = ()
+    reason: Text = ""
+
+
 class Elsewhere(Message, frozen=True, tag=True):
     """Addresses at which the run continues if this controller is lost: each one, or two separated by a space."""
 
@@ -412,5 +430,17 @@ class Stop(Message, frozen=True, tag=True):
 
 FromWorker = Enrol | Hello | Heartbeat | RequestTask | Decline | Subscribe | Offer | PayloadChunk | Fetch | Leave
 FromController = (
-    Enrolled | Welcome | Pulse | Assign | Newer | SendPayload | Ack | Chunk | Gone | Identify | Stop | Elsewhere
+    Enrolled
+    | Welcome
+    | Pulse
+    | Assign
+    | Newer
+    | SendPayload
+    | Ack
+    | Chunk
+    | Gone
+    | Identify
+    | Stop
+    | Elsewhere
+    | Included
 )

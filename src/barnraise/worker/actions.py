@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from barnraise.core.types import AnyResult, AnyTask, Blob, News, PayloadResult
-from barnraise.wire.messages import Message, WorkerSettings
+from barnraise.wire.messages import Included, Message, WorkerSettings
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
@@ -81,6 +81,18 @@ class Settle(Action, frozen=True, gc=False):
 
     assignment: int
     accepted: bool
+
+
+class CheckProof(Action, frozen=True, gc=False):
+    """Check that a version has an own masked update, as it is told; answer with `ProofChecked`."""
+
+    told: Included
+
+
+class Say(Action, frozen=True, gc=False):
+    """Tell the machine's owner."""
+
+    text: str
 
 
 class Quit(Action, frozen=True, gc=False):

@@ -86,6 +86,14 @@ class TaskFailed(Event, frozen=True, gc=False):
     reason: str = ""
 
 
+class ProofChecked(Event, frozen=True, gc=False):
+    """A proof that `version` has an own masked update was checked: `fault` says why it is false, "" when it holds."""
+
+    assignment: int
+    version: int
+    fault: str = ""
+
+
 class Measured(Event, frozen=True, gc=False):
     """A measurement of the machine's load, and of the cost of protections (0: not known), about once a minute."""
 

@@ -50,7 +50,7 @@ from barnraise.privacy.gaussian import SecretStream
 from barnraise.training.local import LocalTrainer
 from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
-from barnraise.wire.messages import WorkerSettings
+from barnraise.wire.messages import Included, WorkerSettings
 from barnraise.worker.device_session import DevicePath, DeviceSession
 from barnraise.worker.masking import Mask, MaskedMember
 from barnraise.worker.noise_stage import ClippedNoise
@@ -348,6 +348,10 @@ class WorkerExecutor:
     def overhead(self) -> float:
         """Return alpha of the protections as measured, 0 where it is not known."""
         return self._timer.overhead
+
+    def prove(self, told: Included) -> str:
+        """Return why it is not proven that a version has this process's masked update; empty when it is."""
+        return self.path.mask.prove(told) if self.path.mask is not None else "this run masks no updates"
 
     def newly_skipped(self) -> tuple[int, str]:
         """Return how many steps the trainer skipped since the last call, and why; 0 and "" where it skipped none."""

@@ -24,6 +24,7 @@ from barnraise.wire.messages import (
     Heartbeat,
     Hello,
     Identify,
+    Included,
     Leave,
     Message,
     Newer,
@@ -32,6 +33,7 @@ from barnraise.wire.messages import (
     Stop,
     Welcome,
 )
+from barnraise.worker import proofs
 from barnraise.worker.actions import Action, Fetch, Prepare, Quit
 from barnraise.worker.contact import HELLO_INTERVAL, Contact
 from barnraise.worker.events import (
@@ -42,6 +44,7 @@ from barnraise.worker.events import (
     Measured,
     Nearly,
     Prepared,
+    ProofChecked,
     Received,
     TaskDone,
     TaskFailed,
@@ -119,11 +122,11 @@ class Worker:
         if self.quit:
             return []
         actions = _HANDLE[type(event)](self, event, now)
+        if not (actions and type(actions[-1]) is Quit) and self.leaving and self._has_handed_in():
+            actions += self._leave(now)
         if actions and type(actions[-1]) is Quit:
             self.quit = True
-        elif self.leaving and self._has_handed_in():
-            actions += self._leave(now)
-            self.quit = True
+            actions[-1:-1] = proofs.summed_up(self.tasks.tally)
         return actions
 
     # The connection
@@ -275,6 +278,7 @@ _HANDLE: dict[type[Event], Callable[[Worker, Any, float], list[Action]]] = {
     TaskDone: lambda worker, event, now: worker.tasks.done(event, now),
     TaskFailed: Worker._failed,
     Measured: Worker._measured,
+    ProofChecked: lambda worker, event, now: proofs.counted(event, worker.tasks.tally),
     Tick: Worker._tick,
     LeaveRequested: Worker._leave_requested,
 }
@@ -287,6 +291,7 @@ _MESSAGES: dict[type[Message], Callable[[Worker, Any, float], list[Action]]] = {
     Newer: lambda worker, message, now: worker.tasks.newer(message, now),
     SendPayload: Worker._go,
     Ack: Worker._ack,
+    Included: lambda worker, message, now: proofs.told(message, worker.tasks.tally),
     Stop: Worker._stop,
 }
 

@@ -15,12 +15,14 @@ from barnraise.compression.base import Codec
 from barnraise.compression.feedback import gathered
 from barnraise.core.errors import PayloadError, RunFailedError
 from barnraise.core.types import Masked
-from barnraise.privacy.masking.payload import UpdateOrigin, mask
+from barnraise.privacy.masking.committee import Committee
+from barnraise.privacy.masking.lists import MemberEntry, counted, decode_list, entry_of
+from barnraise.privacy.masking.payload import UpdateOrigin, mask, parse
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.trust.signatures import RunId, Signer
-from barnraise.wire.messages import Masks
+from barnraise.wire.messages import Included, Masks
 from barnraise.worker.protection_timer import ProtectionTimer
 from barnraise.worker.stages import NOT_FINITE, Draft, WorkerStage
 
@@ -36,6 +38,10 @@ class MaskedMember:
     node: str
     signer: Signer
     committee: str = ""
+
+
+MOST_OWN = 64
+"""Own updates whose entries are kept, to be found in lists."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Mask(WorkerStage):
         self.ring = Ring(masks.value_bits, masks.most_members, masks.limit)
         self.membership: MaskedMember | None = None
         self._next: _Next | None = None
+        self._own: dict[int, tuple[MemberEntry, Committee]] = {}
 
     def begin(self, task: Masked, steps: int, age: int, model: str) -> None:
         """Take the terms of the next update: of `steps` steps of `task`, `age` versions old as it is encoded.
@@ -88,6 +95,26 @@ class Mask(WorkerStage):
         origin = UpdateOrigin(member.node, task.id, task.base, coming.model)
         with self._timer.protecting():
             update.masked = mask(terms, origin, words, member.signer)
+        self._own[task.id] = entry_of(parse(update.masked, terms), origin), committee
+        if len(self._own) > MOST_OWN:
+            del self._own[min(self._own)]
+
+    def prove(self, told: Included) -> str:
+        """Return why it is not proven that a version has an own update; empty when it is."""
+        if (own := self._own.get(told.assignment)) is None or self.membership is None:
+            return "this process has made no such update, or too long ago"
+        entry, committee = own
+        signatures = {one.name: sign for one, sign in zip(committee.trustees, told.endorsements, strict=False) if sign}
+        try:
+            members = decode_list(told.members)
+            if (members.run, members.version) != (self.membership.run, told.version):
+                return f"the list is for version {members.version} of run {members.run.name}, not {told.version}"
+            if members.digest != told.digest:
+                return f"the list has the digest {members.digest}, but the ledger is said to have {told.digest!r}"
+            counted(members, entry, signatures, committee)
+        except PayloadError as error:
+            return str(error)
+        return ""
 
 
 class Bound(WorkerStage):

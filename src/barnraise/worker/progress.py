@@ -136,5 +136,8 @@ def _done(answers: Answers) -> Iterator[str]:
     refused = f" ({answers.refused:,} refused)" if answers.refused else ""
     yield f"{count_text(answers.accepted, 'contribution')}{refused}"
     yield count_text(answers.tokens, "token")
+    if answers.included or answers.left_out:
+        out = f", {answers.left_out:,} left out" if answers.left_out else ""
+        yield f"{answers.included:,} proven to be in versions{out}"
     if answers.others:
         yield count_text(answers.others, "other result")

@@ -11,14 +11,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from barnraise.core.errors import BarnraiseError, ProblemError, WireError
 from barnraise.core.text import printable
-from barnraise.core.types import AnyResult, Blob, News, PayloadResult
+from barnraise.core.types import Blob, News, PayloadResult
 from barnraise.transport.base import Connection
 from barnraise.transport.links.shaped import ShapedConnection
 from barnraise.transport.roaming import RoamingConnection
@@ -265,9 +264,6 @@ class WorkerRuntime:
             await self.connection.send(encode(await self.outbox.get()))
             self.outbox.task_done()
 
-    async def _send_whole(self, result: AnyResult, data: memoryview) -> None:
-        await self.connection.send(encode(Offer(result), data))
-
     async def _send_chunks(self, result: PayloadResult, data: memoryview, offset: int) -> None:
         for start, chunk in chunks(data, start=offset):
             await self.connection.send(encode(PayloadChunk(result.assignment, start), chunk))
@@ -284,7 +280,7 @@ class WorkerRuntime:
         result = action.result
         if isinstance(result, PayloadResult) and result.payload.num_bytes <= INLINE_BYTES:
             data = self.executor.payloads[result.assignment].data
-            self._spawn(self._send_whole(result, data))  # bulk: small messages must not wait behind it
+            self._spawn(self.connection.send(encode(Offer(result), data)))  # bulk: others overtake it
         else:
             self.outbox.put_nowait(Offer(result))
 
@@ -377,11 +373,13 @@ class WorkerRuntime:
         else:
             self.inbox.put_nowait(ev.TaskDone(vouched(result, self.machine.contact.welcome, self.options)))
 
-    def _settle(self, action: act.Settle) -> None:
-        self._spawn(self._settled(partial(self.executor.settle, action.assignment, action.accepted)))
-
-    async def _settled(self, settle: Callable[[], Future[None]]) -> None:
+    async def _settle(self, action: act.Settle) -> None:
+        settle = partial(self.executor.settle, action.assignment, action.accepted)
         await asyncio.wrap_future(await self._wait_for_training(settle))
+
+    def _check_proof(self, action: act.CheckProof) -> None:  # at once: the next message may end the run
+        found = ev.ProofChecked(action.told.assignment, action.told.version, self.executor.prove(action.told))
+        self._carry_out(self.machine.handle(found, time.monotonic()))
 
 
 _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], object]] = {
@@ -395,6 +393,8 @@ _ACTIONS: dict[type[act.Action], Callable[[WorkerRuntime, Any], object]] = {
     act.Offer: WorkerRuntime._offer,
     act.Upload: WorkerRuntime._upload,
     act.CancelUpload: WorkerRuntime._cancel_upload,
-    act.Settle: WorkerRuntime._settle,
+    act.Settle: lambda shell, action: shell._spawn(shell._settle(action)),
+    act.CheckProof: WorkerRuntime._check_proof,
+    act.Say: lambda shell, action: shell.say(action.text),
     act.Quit: lambda shell, end: shell._end(end.reason, end.final, left=end.left, refusal=end.refusal),
 }

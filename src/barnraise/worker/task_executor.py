@@ -15,7 +15,7 @@ from barnraise.core.types import Audit, Blob, Contribution, Evaluate, Flush, New
 from barnraise.data.meta import Meta
 from barnraise.wire.frames import Buffer
 from barnraise.wire.manifest import Manifest
-from barnraise.wire.messages import WorkerSettings
+from barnraise.wire.messages import Included, WorkerSettings
 from barnraise.worker.options import WorkerOptions
 
 if TYPE_CHECKING:  # these import torch
@@ -60,6 +60,9 @@ class TaskExecutor(Protocol):
 
     def identify(self, member: MaskedMember) -> None:
         """Tell it whose updates it makes, and which committee of trustees the owner accepts."""
+
+    def prove(self, told: Included) -> str:
+        """Return why it is not proven that a version has this process's masked update; empty when it is."""
 
     def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:
         """Return `profile` with the machine's training speed in it."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from zmq.utils import z85
 
 from barnraise import compression
@@ -23,7 +24,7 @@ from barnraise.privacy.masking.seats import blank_committee, committee_of
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.transport import Keys
 from barnraise.trust.signatures import RunId
-from barnraise.wire.messages import Masks
+from barnraise.wire.messages import Included, Masks
 from barnraise.worker.masking import Mask, MaskedMember
 from barnraise.worker.trustee import TrusteeExecutor
 from barnraise.worker.update_path import UpdatePath
@@ -49,6 +50,7 @@ class Club:
         self.unmasker = Unmasker(MaskTerms(RunId(""), ring, SIZE, blank_committee(4, 1)), masks.group)
         self.payloads: dict[int, bytes] = {}
         self.plain: dict[int, np.ndarray[Any, Any]] = {}
+        self.stages: dict[int, Mask] = {}
 
     def trustee(self, name: str) -> TrusteeExecutor:
         return TrusteeExecutor(RUN, name, self.keys[name], self.masks, self.folders[name])
@@ -56,6 +58,7 @@ class Club:
     def update(self, node: str, assignment: int, values: torch.Tensor, weight: float = 1.0, **member: Any) -> None:
         plain = compression.create("none")
         stage = Mask(self.masks, plain)
+        self.stages[assignment] = stage
         stage.membership = MaskedMember(RUN, node, self.keys[node].signer, **member)
         task = Masked(
             id=assignment, base=0, batches=Batches((), 1, 0), tokens=8, local_steps=2, learning_rate=0.1, rung=0,
@@ -257,3 +260,26 @@ def replace_seats(seats: tuple[Seat, ...]) -> tuple[Seat, ...]:
     key = Keys.generate()
     other = Seat("t1", z85.decode(key.public.encode()).hex(), key.signer.public)
     return (other, *seats[1:])
+
+
+def test_a_member_finds_its_update_in_the_signed_list(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    signed = endorsements(club, found, numbers, ("t1", "t2", "t4"))
+    proof = Included(1, 1, found.content, found.digest, signed)
+    assert club.stages[1].prove(proof) == ""
+    few = replace(proof, endorsements=("", *signed[1:]))
+    assert "2 trustees signed the list of version 1, 3 must" in club.stages[1].prove(few)
+    assert "is said to have" in club.stages[1].prove(replace(proof, digest=digest("another")))
+    assert "for version 1 of run" in club.stages[1].prove(replace(proof, version=2))
+    assert "no list of members" in club.stages[1].prove(replace(proof, members=b"rubbish"))
+    assert "made no such update" in club.stages[1].prove(replace(proof, assignment=2))
+
+
+def test_a_member_notices_a_list_without_its_update(club: Club) -> None:
+    numbers = filled(club)
+    others = {number: node for number, node in numbers.items() if number != 1}
+    found = club.listed(others)
+    signed = endorsements(club, found, others, ("t1", "t2", "t3"))
+    assert "is not in the list" in club.stages[1].prove(Included(1, 1, found.content, found.digest, signed))
+    assert club.stages[2].prove(Included(2, 1, found.content, found.digest, signed)) == ""

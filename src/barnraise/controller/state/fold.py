@@ -214,7 +214,7 @@ def _voided(state: State, d: Noted, note: notes.Voided) -> None:
     work, node, closing = state.merging.pop(note.assignment), state.nodes[d.node], state.closing
     gathering.settle(state, work, False, d.time)
     if closing is not None and closing.version == note.version:
-        closing.released, closing.masks = "", ()
+        closing.released, closing.masks, closing.endorsements = "", (), ()
         closing.tokens -= work.tokens
         closing.slots = [slot.without(work.assignment, work.tokens, work.task.trains) for slot in closing.slots]
     else:

@@ -88,9 +88,9 @@ def version_released(state: State, d: Noted, note: notes.VersionReleased) -> Non
 
 
 def version_unmasked(state: State, d: Noted, note: notes.VersionUnmasked) -> None:
-    """Record the assignments that brought the sums of masks."""
+    """Record the assignments that brought the sums of masks, and the signatures of the list."""
     if (closing := state.closing) is not None and closing.version == note.version and closing.released:
-        closing.masks = note.masks
+        closing.masks, closing.endorsements = note.masks, note.endorsements
 
 
 def excluded(state: State, d: Noted, note: notes.Excluded) -> None:

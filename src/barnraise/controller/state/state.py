@@ -275,7 +275,7 @@ class Closing(msgspec.Struct):
 
     Once its list is `released` (the list's digest; "": it is not) it changes no more: masks are removed for exactly
     these contributions, and for others they never are. Such a version is made of all of them, or of none. `masks` are
-    the assignments that brought sums of masks.
+    the assignments that brought sums of masks, `endorsements` the signatures of the list by the trustees' seats.
     """
 
     version: int
@@ -285,6 +285,7 @@ class Closing(msgspec.Struct):
     scales: tuple[float, ...]
     released: str = ""
     masks: tuple[int, ...] = ()
+    endorsements: tuple[str, ...] = ()
 
     @property
     def contributions(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import DISK_PATIENCE, PatienceSettings
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
+from barnraise.controller.versions.proving import Proving
 from barnraise.controller.versions.publishing import Publishing
 from barnraise.controller.versions.unmasking import Unmasking
 from barnraise.core.types import Update
@@ -42,11 +43,12 @@ class Ending(Part):
         evaluation: Evaluation,
         measuring: Measuring,
         unmasking: Unmasking,
+        proving: Proving,
     ) -> None:
         super().__init__(context)
         self.settings, self.records = context.settings, records
         self.publishing, self.evaluation, self.measuring = publishing, evaluation, measuring
-        self.unmasking = unmasking
+        self.unmasking, self.proving = unmasking, proving
         self.checkpointing = False
         self.unsaved = self._covered = 0
         self._failures, self._again = 0, -math.inf  # how many checkpoints failed, and when the next is taken
@@ -68,6 +70,7 @@ class Ending(Part):
         for numbers, reason in event.left_out.items():
             yield Noted(self.now, notes.GroupLeftOut(event.version, reason, numbers))
         yield VersionMade(self.now, event.version, event.digest, event.delta.num_bytes)
+        yield from self.proving.look()  # before the last nodes are dismissed
         yield from self.publishing.keep(Update("delta", event.version, event.delta, event.digest, event.parameters))
         if self.state.progress.final:
             yield from self.end()

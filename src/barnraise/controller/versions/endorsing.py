@@ -100,6 +100,11 @@ class OpenList:
         """Return the signatures by seat, "" where there is none."""
         return tuple(self.machine.signatures.get(seat.node, "") for seat in self.seats)
 
+    def signed_by(self, endorsements: tuple[str, ...]) -> dict[str, str]:
+        """Return signatures that are given by seat, by the trustees' names."""
+        pairs = zip(self.seats, endorsements, strict=False)
+        return {seat.node: signature for seat, signature in pairs if signature}
+
     def found_faulty(self) -> set[int]:
         """Return the members in which more trustees found a fault than may collude."""
         votes = Counter(number for numbers in self.faulty.values() for number in numbers)

@@ -74,7 +74,7 @@ class Unmasking(Part):
         self.making = False  # whether the version is being made of the sums
         self.since = math.inf  # when the list was complete
         self._seats: Seats = ()  # the seats that the list is made for
-        self._members: tuple[Member, ...] = ()
+        self.members: tuple[Member, ...] = ()
         self._reachable: set[int] = set()
         self._dropped: dict[str, str] = {}  # trustees that gave tasks back, with the reason; "": they were lost
         self._asked: list[AskMasks] = []  # questions that wait for a trustee to be free
@@ -86,8 +86,12 @@ class Unmasking(Part):
         return self.state.closing is not None and self.state.sums and not self.making
 
     def needs(self, node: str) -> bool:
-        """Return whether a trustee is to stay though the run is over, for its last version."""
-        return self.state.closing is not None and self.state.sums and self.state.nodes[node].badge.role == TRUSTEE
+        """Return whether a trustee, or a member of the last version, is to stay for it though the run is over."""
+        closing = self.state.closing
+        if closing is None or not self.state.sums:
+            return False
+        member = any(slot.node == node for slot in closing.slots)
+        return member or self.state.nodes[node].badge.role == TRUSTEE
 
     @property
     def waiting_for(self) -> str:
@@ -110,17 +114,15 @@ class Unmasking(Part):
         if settings is None:
             yield self._given_up(closing, "the run file has no section privacy.secure_aggregation any more")
             return
-        if closing.masks:  # a restart after they were all there
-            yield from self._make(closing)
-            return
         numbers, self._seats = closing.contributions, self.trustees.seats
-        if (nodes := len({self.state.merging[number].node for number in numbers})) < settings.least:
+        nodes = len({self.state.merging[number].node for number in numbers})
+        if nodes < settings.least and not closing.masks:
             told = f"updates of {nodes} nodes, but masks are removed from those of {settings.least} or more"
             yield self._given_up(closing, told)
             return
-        self._members = tuple(self._member(number) for number in numbers)
+        self.members = tuple(self._member(number) for number in numbers)
         about = self.context.settings.run, closing.version, self.state.newest.digest, closing.list_digest
-        yield ListMembers(self.context.epoch, *about, self._members, self._seats)
+        yield ListMembers(self.context.epoch, *about, self.members, self._seats)
 
     def _member(self, number: int) -> Member:
         work = self.state.merging[number]
@@ -131,14 +133,20 @@ class Unmasking(Part):
         closing = self.state.closing
         if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
             return
-        if event.void:
+        if event.void and not closing.masks:
             yield Unmade(event.epoch, event.version, event.void, {})
             return
         if not closing.released:
-            yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest))
+            yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest, event.digest))
         assert self.settings is not None
         committee = committee_of(self._seats, self.settings.colluding)
-        signers = tuple(member.signer for member in self._members)
+        signers = tuple(member.signer for member in self.members)
+        if closing.masks:  # a restart after they were all there: the list is for its members alone
+            again = OpenList(event, closing.released, signers, self._seats, committee, ReleaseMachine(committee, ()))
+            again.machine.signatures = again.signed_by(closing.endorsements)
+            self._open(None if event.void else again)
+            yield from self._make(closing)
+            return
         self._reachable, self.since = set(self.trustees.present(self._seats)), self.now
         machine = ReleaseMachine(committee, self._reachable)
         asked = OpenList(event, closing.released, signers, self._seats, committee, machine)
@@ -192,14 +200,14 @@ class Unmasking(Part):
         elif isinstance(action, TakeOff):
             self._sums.append(asked.came[action.seeds, action.digest])
         elif isinstance(action, ListMade):
-            yield Noted(self.now, notes.VersionUnmasked(closing.version, tuple(self._sums)))
+            yield Noted(self.now, notes.VersionUnmasked(closing.version, tuple(self._sums), asked.endorsements))
             yield from self._make(closing)
             yield from self._convict(asked, action.liars)
         elif isinstance(action, ListAborted):
             faulty = asked.found_faulty()
             told = "; ".join(f"{asked.seats[one].node}: {why}" for one, why in sorted(asked.machine.refusals.items()))
             yield self._given_up(closing, f"{action.reason}{f' ({told})' if told else ''}")
-            for member in self._members:
+            for member in self.members:
                 if member.assignment in faulty:
                     yield Faulty(member.node, member.assignment, MALFORMED_SEEDS)
             yield from self._convict(asked, action.liars)

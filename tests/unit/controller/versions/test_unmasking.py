@@ -195,6 +195,7 @@ def test_a_controller_that_died_continues_with_the_same_list(closed: MaskedRun, 
     assert before is not None
     assert closing.contributions == before.contributions
     if step == "unmasked":
+        closed.list_it()
         assert closed.job(effects.Aggregate).masks == closed.notes(notes.VersionUnmasked)[0].masks
         return
     closed.list_it()
