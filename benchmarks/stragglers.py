@@ -24,7 +24,7 @@ from unittest.mock import PropertyMock, patch
 from barnraise.assembly.simulation import simulate
 from barnraise.assembly.trial import Trial
 from barnraise.config import load
-from barnraise.controller.versions.buffer_deadline import BufferDeadline
+from barnraise.controller.versions.arrivals import BufferDeadline
 from barnraise.controller.work.speculation import Speculation
 from barnraise.emulation.fleet import lognormal_fleet
 from barnraise.emulation.simulator import Simulator

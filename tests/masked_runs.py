@@ -51,7 +51,7 @@ PLAIN = engine_settings(asynchronous=True, buffer_size=2, tokens=10**6)
 SETTINGS = replace(PLAIN, payloads=replace(PLAIN.payloads, protection=ProtectionSettings(masks=MASKS)))
 RUN = SETTINGS.run
 WORKERS, TRUSTEES = ("ann", "bob"), ("t1", "t2", "t3", "t4")
-SIGNERS = {name: Signer(name.encode().ljust(32, b".")) for name in (*WORKERS, *TRUSTEES, "cy", "di", "eve")}
+SIGNERS = {name: Signer(name.encode().ljust(32, b".")) for name in (*WORKERS, *TRUSTEES, "t5", "cy", "di", "eve")}
 
 
 def key_of(name: str) -> str:
@@ -142,10 +142,10 @@ class MaskedRun:
         self.jobs.remove(found)
         return found
 
-    def list_it(self, void: dict[int, str] | None = None) -> list[Action]:
+    def list_it(self, void: dict[int, str] | None = None, lost: dict[int, str] | None = None) -> list[Action]:
         asked = self.job(effects.ListMembers)
-        if void:
-            return self.handle(effects.Listed(self.epoch, asked.version, void=void))
+        if void or lost:
+            return self.handle(effects.Listed(self.epoch, asked.version, void=void or {}, lost=lost or {}))
         shares = tuple(tuple(b"share" for _ in asked.members) for _ in asked.committee)
         return self.handle(effects.Listed(self.epoch, asked.version, list_of(asked), b"the list", shares, 1))
 

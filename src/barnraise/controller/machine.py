@@ -43,9 +43,8 @@ from barnraise.controller.state.fold import apply
 from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.settings import EngineSettings
 from barnraise.controller.state.state import State
-from barnraise.controller.versions.arrivals import Arrivals
+from barnraise.controller.versions.arrivals import Arrivals, BufferDeadline
 from barnraise.controller.versions.buffer import Buffer
-from barnraise.controller.versions.buffer_deadline import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks, Trustees
 from barnraise.controller.versions.evaluation import Evaluation

@@ -9,7 +9,7 @@ from barnraise.controller.fleet.speeds import Speeds
 from barnraise.ledger.decisions import Assigned
 
 from ...state_machine.engine import Engine, engine_settings
-from .versions.test_buffer_deadline import steady
+from .versions.test_arrivals import steady
 from .work.test_speculation import begin, made, settle, turn
 
 

@@ -149,7 +149,8 @@ class ListMembers(ControllerEffect, frozen=True, gc=False):
 class Listed(Event, frozen=True, gc=False):
     """The list of `version`: its digest, its canonical bytes, and the members' sealed seeds for each seat.
 
-    It has `num_groups` groups. `void` are members whose payloads cannot be in it, with the reason.
+    It has `num_groups` groups. `void` are members whose payloads cannot be in it, `lost` those whose payloads cannot be
+    read any more, with the reason.
     """
 
     epoch: int
@@ -159,6 +160,7 @@ class Listed(Event, frozen=True, gc=False):
     shares: tuple[tuple[bytes, ...], ...] = ()
     num_groups: int = 0
     void: dict[int, str] = msgspec.field(default_factory=dict)
+    lost: dict[int, str] = msgspec.field(default_factory=dict)
 
 
 class Evaluate(ControllerEffect, frozen=True, gc=False):

@@ -55,6 +55,8 @@ def _node_changed(state: State, d: NodeChanged) -> None:
         state.roster.keys[d.key] = d.node
         return
     node = state.nodes[d.node]
+    if d.change in (Change.REKEYED, Change.REVOKED) and not node.works:
+        state.roster.unseated = state.totals.assigned  # the committee may be another from here on
     if d.change == Change.REKEYED:
         del state.roster.keys[node.badge.key]
         node.badge = Badge(d.key, d.signer, node.badge.role, node.badge.owner)

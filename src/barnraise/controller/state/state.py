@@ -215,12 +215,13 @@ class SiteRecord(msgspec.Struct, frozen=True):
 class Roster(msgspec.Struct):
     """The index of the nodes: their names by their keys, the number of those that take part, those with own rows.
 
-    Trustees do not count as taking part.
+    Trustees do not count as taking part. Updates up to the task `unseated` may be sealed to an earlier committee.
     """
 
     keys: dict[str, str] = {}
     live: int = 0
     sites: dict[str, SiteRecord] = {}
+    unseated: int = 0
 
 
 class Newest(msgspec.Struct):

@@ -62,12 +62,12 @@ class Unmasker(Look):
     def listed(self, asked: ListMembers, read: ReadPayload) -> Listed:
         """Return the list of a version; or why members cannot be in it."""
         assert self.terms.committee is not None
-        payloads, void = self._read([member.assignment for member in asked.members], read)
+        payloads, lost = self._read([member.assignment for member in asked.members], read)
         terms = replace(
             self.terms, run=asked.run, committee=committee_of(asked.committee, self.terms.committee.collude)
         )
-        updates, entries = [], []
-        for member in asked.members if not void else ():
+        updates, entries, void = [], [], dict[int, str]()
+        for member in asked.members if not lost else ():
             origin = UpdateOrigin(member.node, member.assignment, member.base, member.model)
             try:
                 update = parse(payloads[member.assignment], terms)
@@ -78,8 +78,8 @@ class Unmasker(Look):
                 void[member.assignment] = fault
             updates.append(update)
             entries.append(entry_of(update, origin))
-        if void:
-            return Listed(asked.epoch, asked.version, void=void)
+        if void or lost:
+            return Listed(asked.epoch, asked.version, void=void, lost=lost)
         members = MemberList(
             run=terms.run,
             version=asked.version,

@@ -2,7 +2,7 @@
 
 Asynchronous mode closes at K distinct nodes. Synchronous mode closes when no node still works from the newest version,
 or when the rest has kept the faster half waiting for too long. Both close when all that they wait for is later than its
-nodes' times make likely (`buffer_deadline`), if the aggregation rule has enough. Once the accepted contributions meet
+nodes' times make likely (`arrivals`), if the aggregation rule has enough. Once the accepted contributions meet
 the token budget (or a stop was asked for) the next close is the last one; where error feedback holds residuals, it is
 the one but last, and the last version is made of those.
 """
@@ -23,7 +23,7 @@ from barnraise.controller.state.effects import Aggregate, Gated, Unmade
 from barnraise.controller.state.events import Changed, Event
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState
-from barnraise.controller.versions.buffer_deadline import BufferDeadline
+from barnraise.controller.versions.arrivals import BufferDeadline
 from barnraise.controller.versions.ending import Ending
 from barnraise.controller.versions.endorsing import Trustees
 from barnraise.controller.versions.loss_gate import LossGate
@@ -221,7 +221,7 @@ class Buffer(Part):
         for slot in slots:
             if any(held.assignment not in faults for held in slot.contributions):
                 used.setdefault(slot.node, []).append(slot.parameters)
-        reason, count = event.reason, self._count(used)
+        reason, count, sums = event.reason, self._count(used), self.state.sums
         if not reason and count < least:
             reason = f"{count} nodes' contributions can be used, but {self._needing} needs {least}"
         if not reason and released:
@@ -233,7 +233,7 @@ class Buffer(Part):
             for number in [held.assignment for held in slot.contributions]:
                 why = faults.get(number, reason and f"version {event.version} was refused: {reason}")
                 if why:
-                    judged = not released and (number in event.void or bool(event.reason))
+                    judged = not released and (number in event.void or bool(event.reason and not sums))
                     yield Noted(self.now, notes.Voided(number, event.version, why, judged), slot.node)
 
     def _rates(self, held: tuple[Slot, ...]) -> tuple[float, tuple[float, ...]]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from barnraise.controller.fleet.cost_model import CostModel
 from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.effects import Listed
 from barnraise.controller.state.part import Context, Part, Steps
-from barnraise.controller.state.state import Work
+from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.core.ranges import numbers_in, of_numbers
 from barnraise.core.types import Confirm, Confirmed, Endorse, Endorsed, Ranges, Result, Seat, Seats, Unmask, Unmasked
@@ -36,12 +37,18 @@ class Trustees(Part):
 
     @property
     def seats(self) -> Seats:
-        """Return the seats, in the order in which their trustees enrolled."""
+        """Return the seats, in the order in which their trustees enrolled.
+
+        One that named no signing key, or that of another trustee, has none: no list could count its signature.
+        """
         if self.settings is None:
             return ()
-        able = (node for node in self.state.nodes.values() if node.badge.role == TRUSTEE and not node.revoked)
-        taken = zip(range(self.settings.trustees), able, strict=False)
-        return tuple(Seat(node.id, hexadecimal(node.badge.key), node.badge.signer) for _, node in taken)
+        able: dict[str, NodeState] = {}
+        for node in self.state.nodes.values():
+            if node.badge.role == TRUSTEE and not node.revoked and node.badge.signer:
+                able.setdefault(node.badge.signer, node)
+        taken = islice(able.values(), self.settings.trustees)
+        return tuple(Seat(node.id, hexadecimal(node.badge.key), node.badge.signer) for node in taken)
 
     @property
     def lacks(self) -> str:

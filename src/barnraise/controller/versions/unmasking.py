@@ -114,6 +114,12 @@ class Unmasking(Part):
         if settings is None:
             yield self._given_up(closing, "the run file has no section privacy.secure_aggregation any more")
             return
+        if lacks := self.trustees.lacks:
+            if closing.masks:  # a restart after they were all there: nothing is asked of trustees any more
+                yield from self._make(closing)
+            else:
+                yield self._given_up(closing, lacks)
+            return
         numbers, self._seats = closing.contributions, self.trustees.seats
         nodes = len({self.state.merging[number].node for number in numbers})
         if nodes < settings.least and not closing.masks:
@@ -133,8 +139,13 @@ class Unmasking(Part):
         closing = self.state.closing
         if event.epoch != self.context.epoch or closing is None or closing.version != event.version:
             return
-        if event.void and not closing.masks:
-            yield Unmade(event.epoch, event.version, event.void, {})
+        if faults := event.void | event.lost:
+            if closing.masks:
+                yield from self._make(closing)  # which members have no proof of
+                return
+            void = {number: why for number, why in event.void.items() if number > self.state.roster.unseated}
+            lost = {number: why for number, why in faults.items() if number not in void}
+            yield Unmade(event.epoch, event.version, void, lost)
             return
         if not closing.released:
             yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest, event.digest))
@@ -144,7 +155,7 @@ class Unmasking(Part):
         if closing.masks:  # a restart after they were all there: the list is for its members alone
             again = OpenList(event, closing.released, signers, self._seats, committee, ReleaseMachine(committee, ()))
             again.machine.signatures = again.signed_by(closing.endorsements)
-            self._open(None if event.void else again)
+            self._open(again)
             yield from self._make(closing)
             return
         self._reachable, self.since = set(self.trustees.present(self._seats)), self.now
