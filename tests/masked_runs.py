@@ -31,6 +31,8 @@ from barnraise.core.types import (
     NodeProfile,
     Unmask,
     Unmasked,
+    Vet,
+    Vetted,
 )
 from barnraise.ledger.decisions import Decision, Noted
 from barnraise.trust.signatures import Signer, endorsed, signed
@@ -47,8 +49,15 @@ MASKS = MaskSettings(
     most_tokens=12,
     sum_bytes=100,
 )
-PLAIN = engine_settings(asynchronous=True, buffer_size=2, tokens=10**6)
-SETTINGS = replace(PLAIN, payloads=replace(PLAIN.payloads, protection=ProtectionSettings(masks=MASKS)))
+
+
+def masked_settings(nodes: int) -> Any:
+    """Return the settings of a masked run whose versions have updates of this number of nodes."""
+    plain = engine_settings(asynchronous=True, buffer_size=nodes, tokens=10**6)
+    return replace(plain, payloads=replace(plain.payloads, protection=ProtectionSettings(masks=MASKS)))
+
+
+SETTINGS = masked_settings(2)
 RUN = SETTINGS.run
 WORKERS, TRUSTEES = ("ann", "bob"), ("t1", "t2", "t3", "t4")
 SIGNERS = {name: Signer(name.encode().ljust(32, b".")) for name in (*WORKERS, *TRUSTEES, "t5", "cy", "di", "eve")}
@@ -142,15 +151,27 @@ class MaskedRun:
         self.jobs.remove(found)
         return found
 
-    def list_it(self, void: dict[int, str] | None = None, lost: dict[int, str] | None = None) -> list[Action]:
+    def list_it(
+        self, void: dict[int, str] | None = None, lost: dict[int, str] | None = None, *, vetted: bool = True
+    ) -> list[Action]:
+        """Make the list, and let all trustees accept its entries where it is to be `vetted`."""
         asked = self.job(effects.ListMembers)
         if void or lost:
             return self.handle(effects.Listed(self.epoch, asked.version, void=void or {}, lost=lost or {}))
         shares = tuple(tuple(b"share" for _ in asked.members) for _ in asked.committee)
-        return self.handle(effects.Listed(self.epoch, asked.version, list_of(asked), b"the list", shares, 1))
+        actions = self.handle(effects.Listed(self.epoch, asked.version, list_of(asked), b"the list", shares, 1))
+        for name in TRUSTEES if vetted else ():
+            if self.has(name, Vet):
+                actions += self.vet(name)
+        return actions
 
     def take_task(self, name: str, kind: type[Any]) -> Any:
         return next(task for task in self.tasks[name].values() if isinstance(task, kind))
+
+    def vet(self, name: str, *faulty: int, reason: str = "") -> list[Action]:
+        task = self.take_task(name, Vet)
+        told = {"reason": reason, "faulty": faulty, "steps": 0, "loss": 0.0, "seconds": 0.1}
+        return self.answer(name, Vetted(assignment=task.id, base=task.base, **told))
 
     def endorse(
         self, name: str, *, reason: str = "", forged: bool = False, faulty: tuple[int, ...] = ()
@@ -177,8 +198,8 @@ class MaskedRun:
         while asked := [name for name in TRUSTEES if self.tasks[name]]:
             for name in asked:
                 task = next(iter(self.tasks[name].values()))
-                if isinstance(task, Endorse):
-                    self.endorse(name)
+                if isinstance(task, Vet | Endorse):
+                    (self.vet if isinstance(task, Vet) else self.endorse)(name)
                 else:
                     (self.confirm if isinstance(task, Confirm) else self.unmask)(name, wrong=name == liar)
 

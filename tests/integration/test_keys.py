@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from barnraise.controller.state.settings import ProtectionSettings
 from barnraise.controller.work.sanctions import MOST
 from barnraise.ledger.decisions import NodeChanged, Noted
 from barnraise.ledger.evidence import Signatures
@@ -13,6 +15,7 @@ from barnraise.transport import Keys
 from barnraise.trust.signatures import RunId, rotation, signed
 from barnraise.wire.messages import PROTOCOL_VERSION, Ack, Enrol, Enrolled, Offer, SendPayload, Stop
 
+from ..masked_runs import MASKS
 from .test_server import Client, Cluster, run, update
 
 
@@ -86,6 +89,11 @@ def test_a_node_takes_new_keys_by_the_word_of_its_old_one_alone(tmp_path: Path) 
         await accepted(new, await new.task())
         assert old.keys.public not in cluster.machine.state.roster.keys
         assert "has not vouched" in (await rotate(thief, word(old.keys, thief.keys))).reason, "the old key's word"
+        payloads, next_one = cluster.machine.settings.payloads, await cluster.client(enrolled=False)
+        masked = replace(payloads, protection=ProtectionSettings(masks=MASKS))
+        cluster.machine.settings = replace(cluster.machine.settings, payloads=masked)
+        told = await rotate(next_one, word(new.keys, next_one.keys))
+        assert "trustees of this masked run know 'n0' by its first keys" in told.reason
 
     run(tmp_path, scenario)
 

@@ -103,7 +103,7 @@ def understand(decode: Callable[[list[Any]], Any], frames: list[Any]) -> m.Messa
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_every_field_is_bounded(kind: type[m.Message]) -> None:
     found = unbounded(inspect.type_info(kind), kind.__name__)
-    kinds = ("Contribution", "Finding", "Sketched", "Endorsed", "Confirmed", "Unmasked")
+    kinds = ("Contribution", "Finding", "Sketched", "Vetted", "Endorsed", "Confirmed", "Unmasked")
     assert set(found) <= {f"{name}.loss" for name in kinds}  # which may be NaN
 
 

@@ -52,6 +52,8 @@ from barnraise.core.types import (
     Unmask,
     Unmasked,
     Update,
+    Vet,
+    Vetted,
     name_of,
 )
 from barnraise.trust.roles import ROLES
@@ -129,6 +131,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         m.Offer(Sketched(assignment=11, base=42, steps=20, loss=2.5, seconds=3.75, sketch=bytes(SKETCH_BYTES))),
         None,
     ),
+    (m.Offer(Vetted(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))), None),
     (m.Offer(Endorsed(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))), None),
     (m.Offer(Confirmed(assignment=13, base=42, steps=0, loss=0.0, seconds=0.5, digest=A)), None),
     (m.Offer(Unmasked(assignment=14, base=42, steps=0, loss=0.0, seconds=0.5, payload=Blob(B, 50))), None),
@@ -181,6 +184,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
     (m.SendPayload(7, 524288), None),
     (m.Assign(TRAIN), None),
     (m.Assign(Masked(**msgspec.structs.asdict(TRAIN), committee=(SEAT,), weight=0.5)), None),
+    (m.Assign(Vet(id=12, base=42, members=b"list", signers=(A,), shares=(b"share",), committee=(SEAT,))), None),
     (m.Assign(Endorse(id=12, base=42, members=b"list", signers=(A,), shares=(b"share",), committee=(SEAT,))), None),
     (m.Assign(Confirm(id=13, base=42, **ABOUT_MASKS)), None),
     (m.Assign(Unmask(id=14, base=42, **ABOUT_MASKS)), None),

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from barnraise.privacy.masking.choosing import choose
+from barnraise.privacy.masking.choosing import Chosen
 from barnraise.privacy.masking.expand import add_streams, fresh_seed
 from barnraise.privacy.masking.lists import MemberEntry, MemberList, entry_of
 from barnraise.privacy.masking.packing import pack
@@ -34,6 +34,7 @@ from barnraise.privacy.masking.sealing import KEY_BYTES
 from barnraise.privacy.masking.sums import GroupSums, expanded, sums_digest
 from barnraise.privacy.masking.terms import HEADER, MaskTerms
 from barnraise.privacy.masking.trustee import Endorsement, Expansion, ListRefused, TrusteeDecision, TrusteeMachine
+from barnraise.privacy.masking.vetting import EntriesChosen, VettingMachine
 
 from ..maskings import listed, member_signer, origin, terms, trustee
 from ..maskings import signatures as signed_by
@@ -173,6 +174,9 @@ class History:
     def play(self) -> None:
         """Play until the list is made or aborted."""
         chosen = self._choose()
+        if isinstance(chosen, ListAborted):
+            self.end = chosen
+            return
         self.proven = chosen.proven
         entries = chosen.assignments
         least = max(2, self.group)
@@ -192,16 +196,32 @@ class History:
     def shares(self, number: int, members: MemberList) -> list[bytes]:
         return [self.members.updates[entry.assignment].shares[number] for entry in members.entries]
 
-    def _choose(self) -> Any:
-        everyone = range(len(self.members.updates))
-        refused: dict[int, set[int]] = {n: set() for n in range(len(self.trustees))}
-        if self.vets:
-            draft = listed(self.terms, self.members.updates)
-            for n, process in enumerate(self.trustees):
-                faults = set(process.machine.vet(draft, self.shares(n, draft)))
-                refused[n] = set(self.dice.sample(everyone, 2)) if process.lie == "refuse" else faults
+    def _choose(self) -> Chosen | ListAborted:
+        """Let trustees judge the entries in any order, while they come and go."""
         assert self.committee is not None
-        return choose(self.committee, everyone, refused)
+        dice, everyone = self.dice, range(len(self.members.updates))
+        if not self.vets:
+            return Chosen(tuple(everyone), (), ())
+        machine, draft = (
+            VettingMachine(self.committee, everyone, self.reachable),
+            listed(self.terms, self.members.updates),
+        )
+        open_asks = machine.start()
+        while True:
+            ask = open_asks.pop(dice.randrange(len(open_asks))) if open_asks else None
+            if isinstance(ask, EntriesChosen):
+                return ask.chosen
+            if isinstance(ask, ListAborted):
+                return ask
+            if ask is None:
+                open_asks = machine.hurry() or [ListAborted("too few trustees judged", ())]
+            elif dice.random() < self.drops:
+                open_asks += [*machine.vanished(ask.trustee), *machine.returned(ask.trustee)]
+            elif (lie := self.trustees[ask.trustee].lie) == "rubbish":
+                open_asks += machine.refused(ask.trustee, "an answer that is none")
+            elif lie != "silent":
+                faults = set(self.trustees[ask.trustee].machine.vet(draft, self.shares(ask.trustee, draft)).faults)
+                open_asks += machine.vetted(ask.trustee, set(dice.sample(everyone, 2)) if lie == "refuse" else faults)
 
     def _controller(self) -> None:
         """Start the controller's machine of the list, also after a crash."""

@@ -46,7 +46,7 @@ from barnraise.controller.state.state import State
 from barnraise.controller.versions.arrivals import Arrivals, BufferDeadline
 from barnraise.controller.versions.buffer import Buffer
 from barnraise.controller.versions.ending import Ending
-from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks, Trustees
+from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks, Trustees, Vetting
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.measuring import Measuring
 from barnraise.controller.versions.privacy_budget import PrivacyBudgetPart
@@ -93,6 +93,7 @@ PARTS: tuple[type[Part], ...] = (
     Evaluation,
     Measuring,
     Trustees,
+    Vetting,
     Endorsing,
     Confirming,
     SendingMasks,

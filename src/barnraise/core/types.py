@@ -270,6 +270,16 @@ class Endorsed(Result, frozen=True, gc=False, tag="endorsed", kw_only=True):
     faulty: Annotated[tuple[Count, ...], msgspec.Meta(max_length=4096)] = ()
 
 
+class Vetted(Result, frozen=True, gc=False, tag="vetted", kw_only=True):
+    """A trustee's judgement of the entries of a list: those that it refuses, and the first of its reasons.
+
+    With a reason and no refused entries it refuses the list as a whole.
+    """
+
+    reason: Text = ""
+    faulty: Annotated[tuple[Count, ...], msgspec.Meta(max_length=4096)] = ()
+
+
 class Confirmed(Result, frozen=True, gc=False, tag="confirmed", kw_only=True):
     """The SHA-256 of sums of masks that a trustee computed, or the reason why it computed none."""
 
@@ -457,6 +467,12 @@ class ForTrustees(Task, frozen=True, gc=False, kw_only=True):
     committee: Seats
 
 
+class Vet(ForTrustees, frozen=True, gc=False, tag="vet", kw_only=True):
+    """Judge the entries of a list of masked updates before it is fixed; nothing is signed."""
+
+    result: ClassVar[type[Result]] = Vetted
+
+
 class Endorse(ForTrustees, frozen=True, gc=False, tag="endorse", kw_only=True):
     """Sign the digest of a list of masked updates, each of which a trustee signs for in one list alone."""
 
@@ -560,10 +576,10 @@ class Audit(Earlier, frozen=True, gc=False, tag="audit", kw_only=True):
         return self.train.rows
 
 
-AnyTask = Train | Flush | Evaluate | Audit | Masked | Endorse | Confirm | Unmask
+AnyTask = Train | Flush | Evaluate | Audit | Masked | Vet | Endorse | Confirm | Unmask
 
 
-AnyResult = Contribution | Finding | Sketched | Unmasked | Endorsed | Confirmed
+AnyResult = Contribution | Finding | Sketched | Unmasked | Vetted | Endorsed | Confirmed
 
 
 def kind_of(name: str) -> type[Task]:

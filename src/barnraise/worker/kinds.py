@@ -28,6 +28,7 @@ from barnraise.core.types import (
     Task,
     Train,
     Unmask,
+    Vet,
 )
 from barnraise.wire.frames import Buffer
 
@@ -111,6 +112,11 @@ def _parts(executor: TaskExecutor, held_out: Rows, first: int, places: range) ->
         yield {name: array[begin : begin + places.step] for name, array in batch.items()}
 
 
+def _vet(executor: Any, task: Vet, fetched: Fetched, on_step: OnStep) -> Made:
+    trustee: TrusteeExecutor = executor
+    return finished(trustee.vet(task))
+
+
 def _endorse(executor: Any, task: Endorse, fetched: Fetched, on_step: OnStep) -> Made:
     trustee: TrusteeExecutor = executor
     return finished(trustee.endorse(task))
@@ -132,6 +138,7 @@ RUN: dict[type[Task], Run] = {
     Flush: _flush,
     Evaluate: _evaluate,
     Audit: _audit,
+    Vet: _vet,
     Endorse: _endorse,
     Confirm: _confirm,
     Unmask: _unmask,

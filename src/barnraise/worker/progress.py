@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from barnraise.core.text import printable
-from barnraise.core.types import Audit, Confirm, Endorse, Evaluate, Flush, Masked, Train, Unmask
+from barnraise.core.types import Audit, Confirm, Endorse, Evaluate, Flush, Masked, Train, Unmask, Vet
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.worker.machine import Worker
 from barnraise.worker.tally import Answers
@@ -16,6 +16,7 @@ from barnraise.worker.tally import Answers
 DOING = {
     Train: "training",
     Masked: "training",
+    Vet: "checking updates before they are listed",
     Endorse: "checking a list",
     Confirm: "summing masks",
     Unmask: "summing masks",

@@ -1,7 +1,7 @@
 """A trustee's process: it answers lists of masked updates, and needs neither model nor rows.
 
-It keeps in its folder what it signed, and the first signing key of each member. A host that names another key for a
-member later is refused: it could pass off updates of its own as that member's.
+It keeps in its folder what it signed, and the first signing key of each member. Updates that are signed with another
+key later are refused: the host could pass off updates of its own as that member's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ from barnraise.core.errors import InputError, PayloadError, ProblemError
 from barnraise.core.files import write_file
 from barnraise.core.ranges import numbers_in
 from barnraise.core.threads import finished
-from barnraise.core.types import KINDS, Blob, Confirm, Confirmed, Endorse, Endorsed, NodeProfile, Unmask, Unmasked
+from barnraise.core.types import (
+    KINDS,
+    Blob,
+    Confirm,
+    Confirmed,
+    Endorse,
+    Endorsed,
+    NodeProfile,
+    Unmask,
+    Unmasked,
+    Vet,
+    Vetted,
+)
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.journal import TrusteeJournal
 from barnraise.privacy.masking.lists import MemberList, decode_list
@@ -67,14 +79,11 @@ class KeyRoster:
             except (ValueError, OSError) as error:
                 raise InputError(f"the roster {path} cannot be read ({error}); restore it from a copy") from None
 
-    def learn(self, given: Mapping[str, str]) -> str:
-        """Add keys of unknown members, and return why others differ from what is known; empty when they do not."""
-        if changed := [node for node, key in given.items() if self.keys.get(node, key) != key]:
-            return f"other signing keys than before are named for {', '.join(sorted(changed))}"
+    def learn(self, given: Mapping[str, str]) -> None:
+        """Add keys of unknown members; those of known ones stay, so that entries under others are refused."""
         if given.keys() - self.keys.keys():
-            self.keys |= given
+            self.keys |= {node: key for node, key in given.items() if node not in self.keys}
             write_file(self._path, json.dumps(self.keys, indent=1).encode())
-        return ""
 
 
 class TrusteeExecutor:
@@ -92,6 +101,16 @@ class TrusteeExecutor:
         self.payloads: dict[int, SentSums] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
         self.busy = time.monotonic
+
+    def vet(self, task: Vet) -> Vetted:
+        """Tell which entries of a list are refused, before it is fixed."""
+        began = time.monotonic()
+        try:
+            answer = self._with(task).vet(decode_list(task.members), task.shares)
+        except (PayloadError, InputError) as error:
+            answer = ListRefused(str(error))
+        told = partial(Vetted, reason=told_of(answer), faulty=tuple(answer.faults))
+        return told(assignment=task.id, base=task.base, steps=0, loss=0.0, seconds=time.monotonic() - began)
 
     def endorse(self, task: Endorse) -> Endorsed:
         """Sign the list's digest, or say why not."""
@@ -141,14 +160,13 @@ class TrusteeExecutor:
             raise PayloadError(told_of(given))
         return b"".join(part for portion in expanded(given) for part in portion)
 
-    def _with(self, task: Endorse | Confirm | Unmask) -> TrusteeMachine:
+    def _with(self, task: Vet | Endorse | Confirm | Unmask) -> TrusteeMachine:
         """Return the machine for the task's committee; PayloadError where the task cannot be for this trustee."""
         try:
             committee = committee_of(task.committee, self._masks.colluding)
         except InputError as error:
             raise PayloadError(str(error)) from None
-        if fault := self._roster.learn(_signers(decode_list(task.members), task.signers)):
-            raise PayloadError(fault)
+        self._roster.learn(_signers(decode_list(task.members), task.signers))
         if self._machine is None or self._machine[0] != committee.digest:
             self._machine = committee.digest, self._made(committee)
         return self._machine[1]
@@ -192,8 +210,8 @@ class TrusteeExecutor:
 
 def told_of(refused: ListRefused) -> str:
     """Return the reason of a refusal, with the first fault that it names."""
-    fault = next((f"; assignment {number}: {why}" for number, why in refused.faults.items()), "")
-    return f"{refused.reason}{fault}"[:1000]
+    faults = [f"assignment {number}: {why}" for number, why in refused.faults.items()]
+    return "; ".join(part for part in (refused.reason, *faults[:1]) if part)[:1000]
 
 
 def _signers(members: MemberList, signers: tuple[str, ...]) -> dict[str, str]:

@@ -65,7 +65,7 @@ def test_the_tasks_of_a_role() -> None:
     assert {role: set(tasks_of(role, [*KINDS, "paint"])) for role in (*ROLES, "king")} == {
         WORKER: {"train", "masked", "flush", "evaluate", "audit"},
         HELPER: {"evaluate", "audit"},
-        TRUSTEE: {"endorse", "confirm", "unmask"},
+        TRUSTEE: {"vet", "endorse", "confirm", "unmask"},
         STANDBY: set(),
         OBSERVER: set(),
         "king": set(),

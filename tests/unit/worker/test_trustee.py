@@ -16,8 +16,8 @@ from barnraise import compression
 from barnraise.controller.state.actions import Held, Slot
 from barnraise.controller.state.effects import Listed, ListMembers, Member
 from barnraise.controller.tensors.unmasker import Unmasker
-from barnraise.core.errors import PayloadError, ProblemError, RunFailedError, VersionRefusedError
-from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask
+from barnraise.core.errors import CorruptionError, PayloadError, ProblemError, RunFailedError, VersionRefusedError
+from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask, Vet, Vetted
 from barnraise.privacy.masking.payload import UpdateOrigin, mask
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.seats import blank_committee, committee_of
@@ -220,21 +220,63 @@ def test_a_trustee_signs_an_update_in_one_list_also_after_a_restart(club: Club) 
     assert same.endorsement
 
 
+def vetted(club: Club, found: Listed, numbers: dict[int, str], name: str = "t1") -> Vetted:
+    return club.trustees[name].vet(Vet(id=9, base=0, **club.about(found, numbers, name)))
+
+
 def test_a_trustee_refuses_lists_of_one_and_other_keys_of_known_members(club: Club) -> None:
     numbers = filled(club)
+    assert not vetted(club, club.listed(numbers), numbers).reason
     alone = club.listed({1: "ann"})
+    assert "at least 2" in vetted(club, alone, {1: "ann"}).reason
     refused = club.trustees["t1"].endorse(Endorse(id=1, base=0, **club.about(alone, {1: "ann"}, "t1")))
     assert "at least 2" in refused.reason
-    found = club.listed(numbers, "another nonce")
     club.keys["ann"] = Keys.generate()
-    changed = club.trustees["t1"].endorse(Endorse(id=2, base=0, **club.about(found, numbers, "t1")))
-    assert "other signing keys than before are named for ann" in changed.reason
+    club.update("ann", 1, torch.zeros(SIZE))
+    changed = vetted(club, club.listed(numbers), numbers)
+    assert changed.faulty == (1,)
+    assert "an entry that node ann did not sign" in changed.reason
 
 
-def test_an_update_that_another_key_signed_is_in_no_list(club: Club) -> None:
+def test_a_trustee_names_entries_whose_seeds_it_cannot_open_and_binds_nothing_by_it(club: Club) -> None:
+    numbers = filled(club)
+    found = club.listed(numbers)
+    about = club.about(found, numbers, "t1")
+    about["shares"] = (about["shares"][1], *about["shares"][1:])
+    told = club.trustees["t1"].vet(Vet(id=9, base=0, **about))
+    assert told.faulty == (1,)
+    assert told.reason.startswith("assignment 1: ")
+    fewer = {number: node for number, node in numbers.items() if number > 1}
+    again = club.listed(fewer, "another nonce")
+    assert not vetted(club, again, fewer).faulty
+    assert club.trustees["t1"].endorse(Endorse(id=2, base=0, **club.about(again, fewer, "t1"))).endorsement
+
+
+def test_an_update_that_another_key_signed_or_that_is_of_other_terms_or_another_task_is_in_no_list(club: Club) -> None:
     numbers = filled(club)
     club.keys["bob"] = Keys.generate()
     assert set(club.listed(numbers).void) == {2}
+    kept, club.seats = club.seats, replace_seats(club.seats)
+    club.update("cy", 3, torch.zeros(SIZE))
+    club.seats = kept
+    club.payloads[4] = club.payloads[1]
+    found = club.listed(numbers)
+    assert set(found.void) == {2, 3, 4}
+    assert "did not sign" in found.void[3]
+    assert not found.content
+
+
+def test_payloads_that_the_controller_lost_are_named_apart(club: Club) -> None:
+    numbers = filled(club)
+
+    def read(number: int) -> bytes:
+        if number == 2:
+            raise CorruptionError("its bytes are damaged")
+        return club.payloads[number]
+
+    asked = ListMembers(1, RUN, 1, digest("v0"), digest("nonce"), club.members(numbers), club.seats)
+    found = club.unmasker.listed(asked, read)
+    assert (found.void, found.lost) == ({}, {2: "its bytes are damaged"})
 
 
 def test_a_worker_accepts_the_committee_that_its_owner_named(club: Club) -> None:

@@ -95,4 +95,9 @@ class Reception(RoleHandler):
         vouched = partial(signatures.verified, told, message.endorsement, signer)
         self.enrolment.take_new_keys(message, peer.key, vouched=vouched, address=address)
         assert node is not None
+        if node.works and self._machine.settings.payloads.protection.masks is not None:
+            raise InviteError(
+                f"trustees of this masked run know '{node.id}' by its first keys, and would refuse its updates under "
+                "others; join under another name (barnraise join INVITE --name NAME)"
+            )
         return Rekeyed(message.name, peer.key, message.signer)

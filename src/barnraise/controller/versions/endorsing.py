@@ -1,6 +1,6 @@
 """The trustees of a run, which hold the seeds of masks, and their tasks about a list of masked updates.
 
-They endorse the list, send sums of masks, and confirm those of other trustees.
+They judge the entries of a list, endorse it, send sums of masks, and confirm those of other trustees.
 """
 
 from __future__ import annotations
@@ -17,10 +17,24 @@ from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.state import NodeState, Work
 from barnraise.controller.versions.task_kind import ANY_STALENESS, TaskKind
 from barnraise.core.ranges import numbers_in, of_numbers
-from barnraise.core.types import Confirm, Confirmed, Endorse, Endorsed, Ranges, Result, Seat, Seats, Unmask, Unmasked
+from barnraise.core.types import (
+    Confirm,
+    Confirmed,
+    Endorse,
+    Endorsed,
+    Ranges,
+    Result,
+    Seat,
+    Seats,
+    Unmask,
+    Unmasked,
+    Vet,
+    Vetted,
+)
 from barnraise.ledger.decisions import Assigned, Terms
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.release import ReleaseAction, ReleaseMachine
+from barnraise.privacy.masking.vetting import VettingAction, VettingMachine
 from barnraise.transport.identity import hexadecimal
 from barnraise.trust.roles import TRUSTEE
 from barnraise.trust.signatures import endorsed, verified
@@ -69,9 +83,9 @@ class Trustees(Part):
 class OpenList:
     """A list that trustees are asked about: as it was made, the digest of it on the ledger, and the committee.
 
-    `signers` are the members' signing keys. The `machine` says what follows from an answer; `due` are its actions that
-    were not carried out yet. `faulty` are the members in which trustees found a fault, by seat; `came` has the
-    assignments that brought sums of masks, by seeds and digest.
+    `signers` are the members' signing keys. The `machine` says what follows from an answer, and `vetting` does before
+    the list is fixed; `due` are their actions that were not carried out yet. `faulty` are the members in which trustees
+    found a fault, by seat; `came` has the assignments that brought sums of masks, by seeds and digest.
     """
 
     listed: Listed
@@ -80,7 +94,8 @@ class OpenList:
     seats: Seats
     committee: Committee
     machine: ReleaseMachine
-    due: list[ReleaseAction] = field(default_factory=list)
+    vetting: VettingMachine | None = None
+    due: list[ReleaseAction | VettingAction] = field(default_factory=list)
     faulty: dict[int, tuple[int, ...]] = field(default_factory=dict)
     came: dict[tuple[tuple[int, ...], str], int] = field(default_factory=dict)
 
@@ -147,6 +162,27 @@ class AboutList(TaskKind):
 
     def too_late(self, work: Work) -> str:
         return "" if self.list is not None and work.base + 1 == self.list.version else NOT_OPEN
+
+
+class Vetting(AboutList):
+    """Asks trustees which entries of a list they refuse, before it is fixed."""
+
+    task = Vet
+
+    def ask(self, number: int, seeds: tuple[int, ...] = ()) -> Steps:
+        assert self.list is not None
+        decision = self.begin(number)
+        yield from self.assigned(decision, Vet(id=decision.assignment, base=decision.base, **self.list.about(number)))
+
+    def taken(self, result: Result, work: Work) -> Steps:
+        assert isinstance(result, Vetted)
+        if (asked := self.list) is not None and (machine := asked.vetting) is not None:
+            number = asked.seat_of(work.node)
+            if result.reason and not result.faulty:
+                asked.due += machine.refused(number, result.reason)
+            else:
+                asked.due += machine.vetted(number, result.faulty)
+        yield from ()
 
 
 class Endorsing(AboutList):

@@ -1,10 +1,12 @@
 """Making a version of masked updates: its list, the endorsements of trustees, and the sums of masks.
 
-    closed -> listed -> released (on the ledger) -> endorsed by a quorum -> unmasked (on the ledger) -> made | given up
+    closed -> listed -> vetted -> released (on the ledger) -> endorsed by a quorum -> unmasked (on the ledger) -> made
 
-The list is fixed on the ledger before any trustee hears of it, and trustees sign each update in one list alone. So a
-controller that was killed asks again about the same list, and gets the same answers. Where too few trustees answer in
-time, or too many refuse, the list is given up: the version is the one before, and the rows are done again.
+Trustees judge the entries of a draft first. Entries that more of them refuse than may collude are left out, and their
+nodes are sentenced. The list is then fixed on the ledger before any trustee signs it, and trustees sign each update in
+one list alone. So a controller that was killed asks again about the same list, and gets the same answers. Where too few
+trustees answer in time, or too many refuse, the list is given up: the version is the one before, and the rows are done
+again.
 """
 
 from __future__ import annotations
@@ -19,8 +21,16 @@ from barnraise.controller.state.events import Changed, Event, Faulty
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.controller.state.settings import MaskSettings
 from barnraise.controller.state.state import Closing, State, Work
-from barnraise.controller.versions.endorsing import AboutList, Confirming, Endorsing, OpenList, SendingMasks, Trustees
-from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, name_of
+from barnraise.controller.versions.endorsing import (
+    AboutList,
+    Confirming,
+    Endorsing,
+    OpenList,
+    SendingMasks,
+    Trustees,
+    Vetting,
+)
+from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, Vetted, name_of
 from barnraise.core.units import count_text
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Decision, Judged, Noted
@@ -34,12 +44,19 @@ from barnraise.privacy.masking.release import (
     TakeOff,
 )
 from barnraise.privacy.masking.seats import committee_of
+from barnraise.privacy.masking.vetting import AskVerdict, EntriesChosen, VettingAction, VettingMachine
 from barnraise.trust.roles import TRUSTEE
 
-ANSWERS = frozenset([name_of(Endorsed), name_of(Confirmed), name_of(Unmasked)])
+ANSWERS = frozenset([name_of(Vetted), name_of(Endorsed), name_of(Confirmed), name_of(Unmasked)])
 """The kinds of trustees' results."""
 
-MALFORMED_SEEDS = "more trustees than may collude found its seeds or its signature to be false"
+MALFORMED_SEEDS = (
+    "more trustees than may collude found its seeds or its signature to be false, or know another key of it"
+)
+IN_DISPUTE = "trustees do not agree whether its seeds are false, and no quorum accepts it with the others"
+VETTING_SHARE = 0.25
+"""Share of the patience after which entries are chosen by the answers of a quorum."""
+
 WRONG_MASKS = "more trustees than may collude computed other sums of masks than it did"
 
 
@@ -63,18 +80,20 @@ class Unmasking(Part):
         self,
         context: Context,
         trustees: Trustees,
+        vetting: Vetting,
         endorsing: Endorsing,
         confirming: Confirming,
         sending: SendingMasks,
     ) -> None:
         super().__init__(context)
         self.settings, self.trustees = context.settings.payloads.protection.masks, trustees
-        self.endorsing, self.confirming, self.sending = endorsing, confirming, sending
+        self.vetting, self.endorsing, self.confirming, self.sending = vetting, endorsing, confirming, sending
         self.list: OpenList | None = None
         self.making = False  # whether the version is being made of the sums
         self.since = math.inf  # when the list was complete
         self._seats: Seats = ()  # the seats that the list is made for
         self.members: tuple[Member, ...] = ()
+        self._vetted: frozenset[int] = frozenset()  # assignments that trustees accept
         self._reachable: set[int] = set()
         self._dropped: dict[str, str] = {}  # trustees that gave tasks back, with the reason; "": they were lost
         self._asked: list[AskMasks] = []  # questions that wait for a trustee to be free
@@ -102,6 +121,9 @@ class Unmasking(Part):
         present = set(self.trustees.present(asked.seats))
         silent = [seat.node for number, seat in enumerate(asked.seats) if number not in present]
         away = f" (away: {', '.join(silent)})" if silent else ""
+        if asked.vetting is not None:
+            more = count_text(asked.vetting.lacking, "more trustee") if asked.vetting.lacking else "trustees"
+            return f"{more} to check its updates{away}"
         if (lacking := asked.committee.quorum - len(asked.machine.signatures)) > 0:
             return f"{count_text(lacking, 'more trustee')} to endorse its list{away}"
         return f"trustees to send the sums of its masks{away}"
@@ -147,8 +169,6 @@ class Unmasking(Part):
             lost = {number: why for number, why in faults.items() if number not in void}
             yield Unmade(event.epoch, event.version, void, lost)
             return
-        if not closing.released:
-            yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest, event.digest))
         assert self.settings is not None
         committee = committee_of(self._seats, self.settings.colluding)
         signers = tuple(member.signer for member in self.members)
@@ -161,13 +181,42 @@ class Unmasking(Part):
         self._reachable, self.since = set(self.trustees.present(self._seats)), self.now
         machine = ReleaseMachine(committee, self._reachable)
         asked = OpenList(event, closing.released, signers, self._seats, committee, machine)
-        asked.due += machine.start()
         self._open(asked)
+        if closing.released or self._vetted.issuperset(closing.contributions):
+            yield from self._release(closing, asked)
+        else:
+            asked.vetting = VettingMachine(committee, closing.contributions, self._reachable)
+            asked.due += asked.vetting.start()
         yield Changed()
+
+    def _release(self, closing: Closing, asked: OpenList) -> Steps:
+        """Fix the list on the ledger, unless it is there, and ask trustees to endorse it."""
+        if not closing.released:
+            yield Noted(self.now, notes.VersionReleased(closing.version, closing.list_digest, asked.listed.digest))
+        asked.vetting, asked.released = None, closing.released
+        asked.machine = ReleaseMachine(asked.committee, self._reachable)
+        asked.due = [*asked.machine.start()]
+
+    def _choose(self, closing: Closing, asked: OpenList, action: EntriesChosen) -> Steps:
+        """Release the list if all its entries were chosen; else have another one made of those."""
+        chosen, members = action.chosen, self.members
+        self._vetted = frozenset(chosen.assignments)
+        if self._vetted.issuperset(closing.contributions):
+            yield from self._release(closing, asked)
+            return
+        proven = dict.fromkeys(chosen.proven, MALFORMED_SEEDS)
+        dispute = set(closing.contributions) - self._vetted - proven.keys()
+        self._open(None)
+        yield Unmade(self.context.epoch, closing.version, proven, dict.fromkeys(dispute, IN_DISPUTE))
+        for member in members:
+            if member.assignment in proven:
+                yield Faulty(member.node, member.assignment, MALFORMED_SEEDS)
 
     def _open(self, asked: OpenList | None) -> None:
         """Let the kinds of tasks know of the list that is open."""
-        self.list = self.endorsing.list = self.confirming.list = self.sending.list = asked
+        self.list = asked
+        for kind in (self.vetting, self.endorsing, self.confirming, self.sending):
+            kind.list = asked
         self.making, self._sums, self._asked = False, [], []
         if asked is None:
             self.since = math.inf
@@ -189,7 +238,7 @@ class Unmasking(Part):
 
     def _notice(self, asked: OpenList) -> None:
         """Tell the machine which trustees came, left, or gave their tasks back."""
-        machine, dropped, self._dropped = asked.machine, self._dropped, {}
+        machine, dropped, self._dropped = asked.vetting or asked.machine, self._dropped, {}
         present = set(self.trustees.present(asked.seats))
         for number, seat in enumerate(asked.seats):
             if reason := dropped.get(seat.node):
@@ -202,10 +251,13 @@ class Unmasking(Part):
                 asked.due += machine.returned(number)
         self._reachable = present
 
-    def _carry_out(self, closing: Closing, asked: OpenList, action: ReleaseAction) -> Steps:
-        if isinstance(action, AskEndorsement):
-            if self._work_of(asked, action.trustee, self.endorsing) is None:
-                yield from self.endorsing.ask(action.trustee)
+    def _carry_out(self, closing: Closing, asked: OpenList, action: ReleaseAction | VettingAction) -> Steps:
+        if isinstance(action, AskEndorsement | AskVerdict):
+            kind = self.endorsing if isinstance(action, AskEndorsement) else self.vetting
+            if self._work_of(asked, action.trustee, kind) is None:
+                yield from kind.ask(action.trustee)
+        elif isinstance(action, EntriesChosen):
+            yield from self._choose(closing, asked, action)
         elif isinstance(action, AskMasks):
             self._asked.append(action)
         elif isinstance(action, TakeOff):
@@ -215,8 +267,8 @@ class Unmasking(Part):
             yield from self._make(closing)
             yield from self._convict(asked, action.liars)
         elif isinstance(action, ListAborted):
-            faulty = asked.found_faulty()
-            told = "; ".join(f"{asked.seats[one].node}: {why}" for one, why in sorted(asked.machine.refusals.items()))
+            faulty, refusals = asked.found_faulty(), (asked.vetting or asked.machine).refusals
+            told = "; ".join(f"{asked.seats[one].node}: {why}" for one, why in sorted(refusals.items()))
             yield self._given_up(closing, f"{action.reason}{f' ({told})' if told else ''}")
             for member in self.members:
                 if member.assignment in faulty:
@@ -239,7 +291,7 @@ class Unmasking(Part):
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return self.endorsing.name, self.confirming.name, self.sending.name
+        return self.vetting.name, self.endorsing.name, self.confirming.name, self.sending.name
 
     def _work_of(self, asked: OpenList, number: int, kind: AboutList) -> Work | None:
         """Return the open work of a kind that the trustee of a seat has for this list."""
@@ -273,14 +325,20 @@ class Unmasking(Part):
     # Time
 
     def deadline(self) -> float:
-        """Return when the list is given up for want of trustees."""
-        if self.list is None or self.making or self.settings is None:
+        """Return when entries are chosen without waiting on, or the list is given up for want of trustees."""
+        asked = self.list
+        if asked is None or self.making or self.settings is None:
             return math.inf
-        return self.since + self.settings.patience
+        hurry = asked.vetting is not None and not asked.vetting.lacking
+        return self.since + self.settings.patience * (VETTING_SHARE if hurry else 1.0)
 
     def expire(self) -> Steps:
-        closing = self.state.closing
-        if closing is not None and self.now >= self.deadline():
+        closing, asked = self.state.closing, self.list
+        if closing is None or self.now < self.deadline():
+            return
+        if asked is not None and asked.vetting is not None and not asked.vetting.lacking:
+            asked.due += asked.vetting.hurry()  # `look` carries it out
+        else:
             yield self._given_up(closing, f"waited {self.now - self.since:.0f} s for {self.waiting_for}")
 
     def excuse(self, seconds: float) -> None:

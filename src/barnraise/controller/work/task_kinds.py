@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnraise.controller.state.part import Context, Part
-from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks
+from barnraise.controller.versions.endorsing import Confirming, Endorsing, SendingMasks, Vetting
 from barnraise.controller.versions.evaluation import Evaluation
 from barnraise.controller.versions.task_kind import TaskKind
 from barnraise.controller.work.auditing import Auditing
@@ -23,6 +23,7 @@ class TaskKinds(Part):
         self,
         context: Context,
         flushing: Flushing,
+        vetting: Vetting,
         endorsing: Endorsing,
         confirming: Confirming,
         sending: SendingMasks,
@@ -31,5 +32,7 @@ class TaskKinds(Part):
         training: Training,
     ) -> None:
         super().__init__(context)
-        kinds: tuple[TaskKind, ...] = (flushing, endorsing, confirming, sending, auditing, evaluation, training)
+        kinds: tuple[TaskKind, ...] = (
+            flushing, vetting, endorsing, confirming, sending, auditing, evaluation, training,
+        )  # fmt: skip
         self.by_name: Mapping[str, TaskKind] = {kind.name: kind for kind in kinds}

@@ -100,15 +100,17 @@ class TrusteeMachine:
         self._models: dict[int, str] = {}
         self._given: set[str] = set()
         self._kept: tuple[str, list[list[bytes]]] = "", []  # the opened seeds of the list that was bound last
+        self._known: dict[tuple[str, MemberEntry], list[bytes]] = {}  # by terms and entry, of the list that came last
         for decision in decisions:
             self._apply(decision)
 
-    def vet(self, members: MemberList, shares: Sequence[bytes]) -> dict[int, str]:
-        """Return what is wrong with single entries, by assignment; nothing is bound by it.
+    def vet(self, members: MemberList, shares: Sequence[bytes]) -> ListRefused:
+        """Return what is wrong with a list as a whole ("": nothing), and with single entries; nothing is bound by it.
 
         The controller asks for it before it fixes a list, so that one bad share does not cost the list.
         """
-        return self._opened(members, shares, members.digest)[1]
+        reason = self._refusal(members)
+        return ListRefused(reason, {} if reason else self._opened(members, shares, members.digest)[1])
 
     def endorse(self, members: MemberList, shares: Sequence[bytes]) -> Endorsement | ListRefused:
         """Endorse a list, and bind its assignments to it; `shares` are this trustee's, in the order of the entries."""
@@ -202,13 +204,16 @@ class TrusteeMachine:
         """Return the seeds of each entry, and what is wrong with entries by assignment."""
         if len(shares) != len(members.entries):
             return [], {entry.assignment: "the shares do not fit the entries" for entry in members.entries}
-        opened, faults = [], {}
+        opened, faults, known = [], {}, self._known
+        self._known = {}
         for entry, share in zip(members.entries, shares, strict=True):
             if self._lists.get(entry.assignment, digest) != digest:
                 faults[entry.assignment] = "masks: an update that was endorsed in another list"
                 continue
+            place = members.terms, entry
             try:
-                opened.append(self._open(members, entry, share))
+                self._known[place] = known.get(place) or self._open(members, entry, share)
+                opened.append(self._known[place])
             except PayloadError as error:
                 faults[entry.assignment] = str(error)
         return opened, faults

@@ -1,14 +1,14 @@
-"""Seats of trustees, and updates that were made for seats that changed."""
+"""Seats of trustees, updates for seats that changed, and the judgement of entries before a list is fixed."""
 
 from __future__ import annotations
 
 import pytest
 
 from barnraise.controller.state.events import Admitted, RevokeRequested
-from barnraise.core.types import Masked
+from barnraise.core.types import Endorse, Masked, Vet
 from barnraise.ledger import notes
 
-from ....masked_runs import SIGNERS, TRUSTEES, WORKERS, MaskedRun, key_of
+from ....masked_runs import MASKS, SIGNERS, TRUSTEES, WORKERS, MaskedRun, key_of, masked_settings
 
 
 @pytest.fixture
@@ -75,3 +75,110 @@ def test_a_trustee_with_the_signing_key_of_another_one_takes_no_seat(monkeypatch
     run.join("t4", "trustee")
     run.ask("ann")
     assert [seat.node for seat in run.take_task("ann", Masked).committee] == list(TRUSTEES)
+
+
+@pytest.fixture
+def draft() -> MaskedRun:
+    """A run whose trustees were asked about the entries of a version of three nodes."""
+    run = MaskedRun(masked_settings(3), workers=("ann", "bob", "cy"))
+    for name in ("ann", "bob", "cy"):
+        run.contribute(name)
+    run.list_it(vetted=False)
+    return run
+
+
+def of_bob(run: MaskedRun) -> int:
+    return next(number for number, work in run.state.merging.items() if work.node == "bob")
+
+
+def test_trustees_judge_entries_before_the_list_is_on_the_ledger(draft: MaskedRun) -> None:
+    assert all(draft.has(name, Vet) for name in TRUSTEES)
+    assert draft.machine.snapshot(draft.now).trustees == "3 more trustees to check its updates"
+    draft.vet("t1")
+    draft.vet("t2")
+    assert not draft.notes(notes.VersionReleased)
+    draft.vet("t3")
+    assert draft.notes(notes.VersionReleased)
+    assert all(draft.has(name, Endorse) for name in TRUSTEES)
+    draft.answer_all()
+    draft.make()
+    assert draft.state.newest.version == 1
+
+
+def test_a_member_with_false_seeds_costs_its_own_update_and_no_other(draft: MaskedRun) -> None:
+    bad, asked = of_bob(draft), len(draft.state.merging)
+    for name in TRUSTEES:
+        draft.vet(name, *([bad] if name in ("t1", "t2") else []))
+    assert not draft.notes(notes.VersionReleased)
+    assert judgements(draft) == [(bad, True)]
+    (sentence,) = draft.notes(notes.Offended)
+    assert sentence.assignment == bad
+    assert not draft.state.nodes["bob"].live
+    draft.list_it()
+    assert not any(draft.has(name, Vet) for name in TRUSTEES), "the others were accepted already"
+    draft.answer_all()
+    draft.make()
+    assert (draft.state.newest.version, draft.state.totals.accepted) == (1, asked - 1)
+    assert not draft.notes(notes.VersionRefused)
+
+
+def test_one_trustee_that_refuses_an_entry_is_done_without(draft: MaskedRun) -> None:
+    for name in TRUSTEES:
+        draft.vet(name, *([of_bob(draft)] if name == "t1" else []))
+    assert draft.notes(notes.VersionReleased)
+    assert not draft.notes(notes.Voided)
+
+
+def test_an_entry_in_dispute_is_left_out_and_its_node_is_not_judged(draft: MaskedRun) -> None:
+    bad = of_bob(draft)
+    draft.vet("t1", bad)
+    draft.vet("t2")
+    draft.vet("t3")
+    draft.pass_time(MASKS.patience / 4 + 1.0)
+    assert judgements(draft) == [(bad, False)], "t4 was silent for a quarter of the patience"
+    assert not draft.notes(notes.Offended)
+    draft.list_it()
+    draft.answer_all()
+    draft.make()
+    assert draft.state.newest.version == 1
+    (told,) = draft.proofs("bob")
+    assert "trustees do not agree" in told.reason
+
+
+def test_a_draft_that_two_trustees_refuse_as_a_whole_is_given_up_and_no_node_is_judged(draft: MaskedRun) -> None:
+    for name in ("t1", "t2"):
+        draft.vet(name, reason="two models of version 0")
+    (refused,) = draft.notes(notes.VersionRefused)
+    assert "t1: two models of version 0" in refused.reason
+    assert {judged for _, judged in judgements(draft)} == {False}
+    assert not draft.notes(notes.VersionReleased)
+
+
+def test_a_draft_without_a_quorum_of_judgements_is_given_up_after_the_patience(draft: MaskedRun) -> None:
+    draft.vet("t1")
+    draft.vet("t2")
+    draft.pass_time(MASKS.patience - 1.0)
+    assert not draft.notes(notes.VersionRefused)
+    draft.pass_time(2.0)
+    (refused,) = draft.notes(notes.VersionRefused)
+    assert "1 more trustee to check its updates" in refused.reason
+
+
+def test_a_controller_that_died_asks_about_a_draft_again(draft: MaskedRun) -> None:
+    draft.vet("t1")
+    draft.crash()
+    draft.list_it(vetted=False)
+    assert all(draft.has(name, Vet) for name in TRUSTEES)
+    draft.answer_all()
+    draft.make()
+    assert draft.state.newest.version == 1
+
+
+def test_a_late_judgement_changes_no_list(draft: MaskedRun) -> None:
+    for name in TRUSTEES[:3]:
+        draft.vet(name)
+    draft.vet("t4", of_bob(draft))
+    draft.answer_all()
+    draft.make()
+    assert not draft.notes(notes.Voided)
+    assert draft.state.newest.version == 1

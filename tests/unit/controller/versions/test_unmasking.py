@@ -9,7 +9,7 @@ import pytest
 from barnraise.controller.state import effects
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
-from barnraise.core.types import Blob, Confirm, Endorse, Unmask
+from barnraise.core.types import Blob, Confirm, Endorse, Unmask, Vet
 from barnraise.ledger import notes
 
 from ....masked_runs import MASKS, TRUSTEES, WORKERS, MaskedRun
@@ -54,7 +54,7 @@ def test_training_waits_for_missing_trustees(monkeypatch: pytest.MonkeyPatch) ->
     assert run.tasks["ann"]
 
 
-def test_trustees_hear_of_a_list_after_the_ledger(listed: MaskedRun) -> None:
+def test_trustees_sign_a_list_after_the_ledger_has_it(listed: MaskedRun) -> None:
     (released,) = listed.notes(notes.VersionReleased)
     assert listed.state.closing is not None
     assert released.digest == listed.state.closing.list_digest
@@ -272,7 +272,11 @@ def step(rng: random.Random, run: MaskedRun) -> None:
 
 
 def answer(rng: random.Random, run: MaskedRun, trustee: str) -> None:
-    if run.has(trustee, Endorse):
+    if run.has(trustee, Vet):
+        kind, members = rng.random(), list(run.state.merging)
+        bad = members[:1] if kind < 0.15 or rng.random() < 0.1 else []
+        run.vet(trustee, *bad, reason="no" if kind < 0.05 else "")
+    elif run.has(trustee, Endorse):
         kind = rng.random()
         run.endorse(trustee, reason="no" if kind < 0.1 else "", forged=0.1 <= kind < 0.15)
     elif run.has(trustee, Confirm):
@@ -285,6 +289,6 @@ def finish_jobs(rng: random.Random, run: MaskedRun) -> None:
     for job in list(run.jobs):
         if isinstance(job, effects.ListMembers):
             void = {job.members[0].assignment: "bad"} if rng.random() < 0.1 else None
-            run.list_it(void)
+            run.list_it(void, vetted=rng.random() < 0.3)
         elif isinstance(job, effects.Aggregate):
             run.make()

@@ -114,6 +114,7 @@ def test_lists_that_would_tell_too_much_are_refused(change: dict[str, Any], told
     shares = (SHARES * 2)[: len(other.entries)]
     assert told in refusal(machine.endorse(other, shares))
     assert told in refusal(machine.give(other, shares, signatures(other, range(4)), PORTION))
+    assert told in machine.vet(other, shares).reason
     assert journal == []
 
 
@@ -126,7 +127,7 @@ def test_an_update_is_in_one_list_only() -> None:
     for one, shares in [(without, SHARES[:5]), (more, [SHARES[0], other.shares[0]])]:
         assert "endorsed in another list" in refusal(machine.endorse(one, shares))
         assert "endorsed in another list" in refusal(machine.give(one, shares, signatures(one, range(4)), PORTION))
-        assert "endorsed in another list" in " ".join(machine.vet(one, shares).values())
+        assert "endorsed in another list" in " ".join(machine.vet(one, shares).faults.values())
     assert len(journal) == 1
 
 
@@ -161,7 +162,7 @@ def test_foreign_members_and_forged_entries_are_refused() -> None:
     ]:
         machine, journal = new()
         assert told in refusal(machine.endorse(other, shares))
-        assert told in " ".join(machine.vet(other, shares).values())
+        assert told in " ".join(machine.vet(other, shares).faults.values())
         assert journal == []
 
 
@@ -171,7 +172,7 @@ def test_shares_that_the_host_made_or_moved_are_refused() -> None:
     for bad, told in [(ephemeral + sealed[0], "not those that the member signed"), (SHARES[1], "does not open")]:
         machine, journal = new()
         assert told in refusal(machine.endorse(LIST, [bad, *SHARES[1:]]))
-        assert machine.vet(LIST, [bad, *SHARES[1:]]).keys() == {0}
+        assert machine.vet(LIST, [bad, *SHARES[1:]]).faults.keys() == {0}
         assert journal == []
     assert "do not fit" in refusal(new()[0].endorse(LIST, SHARES[:3]))
 
