@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, RunDirectory, notes
 
 MASKED = {
@@ -21,10 +22,11 @@ def test_a_masked_run_survives_its_controller_and_can_be_verified(barnraise, run
     run = RunDirectory(Path(train.wait_for(lambda text: re.search(r"run directory (\S+)", text)).group(1)))
 
     def unmasked(text: str) -> bool:
-        if not run.ledger.exists():
+        try:
+            with LedgerView(run.ledger) as view:
+                return len(view.events(notes.VersionUnmasked)) >= 2
+        except RunDirectoryError:  # it is not there yet, or has no tables yet
             return False
-        with LedgerView(run.ledger) as view:
-            return len(view.events(notes.VersionUnmasked)) >= 2
 
     train.wait_for(unmasked)
     train.kill()
