@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, RunDirectory, notes
 
@@ -53,3 +55,41 @@ def test_a_lab_starts_no_trustees(barnraise, run_file) -> None:
     refused = barnraise("lab", str(run_file(**MASKED)))
     assert refused.wait() == 2
     assert "privacy.secure_aggregation: is given, and this is a lab" in refused.text()
+
+
+@pytest.mark.campaign
+def test_workers_with_a_roster_work_for_its_trustees_alone(barnraise, run_file, tmp_path: Path) -> None:
+    masked = MASKED | {"training": MASKED["training"] | {"tokens": 10**9}}
+    serve = barnraise("serve", str(run_file(**masked, workers=[])))
+    run = RunDirectory(Path(serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1])))
+    invites = {"worker": serve.wait_for(lambda text: (m := re.search(r"barnraise join '(.*)'", text)) and m[1])}
+    made = barnraise("invite", str(run.path), "--role", "trustee", "--uses", "4")
+    assert made.wait() == 0, made.text()
+    invites["trustee"] = made.out.read_text().strip()
+
+    def join(role: str, name: str, *options: str):
+        home = ("--threads", "1", "--home", str(tmp_path / name), "--name", name)
+        return barnraise("join", invites[role], *home, *options)
+
+    lines = []
+    for number in range(1, 5):
+        trustee = join("trustee", f"t{number}")
+        lines.append(trustee.wait_for(lambda text: (m := re.search(r"([0-9a-f]{64} .*) OWNER", text)) and m[1]))
+    good, bad, crowd = (tmp_path / name for name in ("good.txt", "bad.txt", "crowd.txt"))
+    named = [f"{line} owner {number}" for number, line in enumerate(lines)]
+    good.write_text("\n".join(["colluding 1", *named]))
+    bad.write_text("\n".join(["colluding 1", named[0].replace(lines[0][:64], "ab" * 32), *named[1:]]))
+    crowd.write_text("\n".join(["colluding 1", *(f"{line} Eve" for line in lines)]))
+    workers = [join("worker", name, "--trustees", str(good)) for name in ("ann", "bob")]
+    refused, crowded = join("worker", "cy", "--trustees", str(bad)), join("worker", "di", "--trustees", str(crowd))
+    assert crowded.wait() == 2, crowded.text()
+    assert "4 of 4 trustees belong to 'Eve', at most 1 may" in crowded.text()
+    assert refused.wait() == 1, refused.text()
+    assert f"trustees t1 of the run are not in {bad} with these keys" in " ".join(refused.text().split())
+    for worker in workers:
+        worker.wait_for(lambda text: "found it in the list that a quorum of the trustees signed" in text)
+    assert "trustee 't1' joined from this machine" in serve.text()
+    with LedgerView(run.ledger) as view:
+        tokens = {node.node: node.tokens for node in view.nodes()}
+    assert tokens["cy"] == 0
+    assert tokens["ann"] > 0

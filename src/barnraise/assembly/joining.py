@@ -36,7 +36,7 @@ async def join(
     network: str | None = None,
     home: Path | None = None,
     new_keys: bool = False,
-    trustees: str = "",
+    trustees: Path | None = None,
     own: OwnFiles | None = None,
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
@@ -47,12 +47,13 @@ async def join(
     """Run a worker by invite, and return its outcome once nothing is left to do.
 
     `build` makes its executor, and `machine` its state machine, where these are not the usual ones. `trustees` is the
-    digest of the committee that it accepts in a masked run; "": any. With `new_keys` it takes new keys, which its known
-    keys endorse. `own` are its files, for a run whose rows stay with their nodes. Where the host name, or the keys,
+    roster of those for which it masks updates; None: any. With `new_keys` it takes new keys, which its known keys
+    endorse. `own` are its files, for a run whose rows stay with their nodes. Where the host name, or the keys,
     belong to another machine, it takes others, by the same invite. `show` gets its progress, twice a second and at the
     end. A signal's handler calls `on_end`, as soon as it is known, with the seconds within which the worker will have
     ended. Raises RunFailedError when it stopped before, InputError and InviteError.
     """
+    from barnraise.privacy.masking.roster import TrusteeRoster
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
     from barnraise.trust.roles import WORKER, joins, wrong_invite
@@ -69,6 +70,7 @@ async def join(
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
+    roster = TrusteeRoster.read(trustees.expanduser()) if trustees is not None else None
     given.setdefault("max_disk", MAX_DISK)
     means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
     means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
@@ -96,7 +98,7 @@ async def join(
                 invite=ticket,
                 means=means,
                 former=former,
-                trustees=trustees,
+                trustees=roster,
             )
             if lent := means.lent().seconds:
                 on_end(lent + LEAVES_WITHIN)

@@ -103,13 +103,13 @@ def join(
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
     ] = False,
     trustees: Annotated[
-        str,
+        Path | None,
         typer.Option(
-            metavar="DIGEST",
-            help="The digest of the committee of trustees that you accept, where updates are masked.",
+            metavar="FILE",
+            help="The roster of the trustees that you accept. Without masks for these, no update leaves this machine.",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
     log: LogForm = "",
     plain: Plain = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="In a log, a line for each contribution.")] = False,

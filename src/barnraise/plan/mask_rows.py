@@ -7,7 +7,7 @@ from barnraise.config.mask_sections import SecureAggregationSection
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.plan.masking import masking_of
-from barnraise.plan.purpose import LAB, SIMULATE
+from barnraise.plan.purpose import LAB, SIMULATE, TRAIN
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either, rule_name
 from barnraise.training.catalog import INNER
 
@@ -59,6 +59,18 @@ def _lab(case: Case) -> Found:
 def _simulation(case: Case) -> Found:
     if section_of(case) is not None and case.purpose is SIMULATE:
         yield PATH, "is given, and this is a simulation"
+
+
+@_row(
+    "masks whose trustees are on the host's machine",
+    "`train` starts the trustees beside the controller, so the owner of the machine can remove the masks",
+    "use `barnraise serve`, and invite people as trustees who do not share what they hold",
+    warning=True,
+)
+def _own_trustees(case: Case) -> Found:
+    section = section_of(case)
+    if section is not None and case.purpose is TRAIN:
+        yield (*PATH, "trustees"), f"is {section.trustees}, and this machine has them all"
 
 
 @_row(

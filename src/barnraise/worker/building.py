@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from barnraise.core.errors import InputError
 from barnraise.data.meta import Meta
 from barnraise.models.memory import REMEDY
 from barnraise.training.catalog import AUTOMATIC
@@ -144,6 +145,15 @@ def restore_moments(
     moments = Moments(path, owner, say)
     moments.restore(executor.trainer)
     return moments
+
+
+def require_masks(settings: WorkerSettings, options: WorkerOptions) -> None:
+    """Refuse a run without masks where its owner named trustees; InputError."""
+    if options.trustees is not None and settings.uplink.masks is None:
+        raise InputError(
+            f"this run masks no updates, but --trustees {options.trustees.source} asks for masks: ask the host, or "
+            "join without --trustees if the controller may read your updates"
+        )
 
 
 def identify(executor: TaskExecutor, welcome: Welcome, options: WorkerOptions) -> None:

@@ -19,6 +19,7 @@ from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.lists import MemberEntry, counted, decode_list, entry_of
 from barnraise.privacy.masking.payload import UpdateOrigin, mask, parse
 from barnraise.privacy.masking.ring import Ring
+from barnraise.privacy.masking.roster import TrusteeRoster
 from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.trust.signatures import RunId, Signer
@@ -29,15 +30,15 @@ from barnraise.worker.stages import NOT_FINITE, Draft, WorkerStage
 
 @dataclass(frozen=True)
 class MaskedMember:
-    """A node's part in a masked run: the run, its name, its signing key, and the committee that its owner accepts.
+    """A node's part in a masked run: the run, its name, its signing key, and the trustees that its owner accepts.
 
-    `committee` is a digest; "": any committee.
+    `roster` names these trustees; None: any.
     """
 
     run: RunId
     node: str
     signer: Signer
-    committee: str = ""
+    roster: TrusteeRoster | None = None
 
 
 MOST_OWN = 64
@@ -77,15 +78,13 @@ class Mask(WorkerStage):
 
     def forward(self, update: Draft) -> None:
         coming, member = self._next, self.membership
-        assert coming is not None, "the task is known"
+        if coming is None:
+            raise RunFailedError("the controller gave a task without masks in a run that masks updates: ask the host")
         assert member is not None, "the node is known"
         self._next = None
         task, committee = coming.task, committee_of(coming.task.committee, self.settings.colluding)
-        if member.committee not in ("", committee.digest):
-            raise RunFailedError(
-                f"the run's committee of trustees has the digest {committee.digest}, but --trustees says "
-                f"{member.committee}: ask the host why it differs, and join with the other digest if you agree"
-            )
+        if member.roster is not None and (why := member.roster.refuse(committee)):
+            raise RunFailedError(f"this machine sends no update: {why}")
         values = gathered(update.vector, update.covered).numpy()
         terms = MaskTerms(member.run, self.ring, values.size, committee)
         with self._timer.protecting():

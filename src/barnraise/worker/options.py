@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from barnraise.core.errors import UnknownNameError
 from barnraise.core.sites import OwnFiles
+from barnraise.privacy.masking.roster import TrusteeRoster
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
 from barnraise.transport.links.link import Link
@@ -78,9 +79,9 @@ class WorkerOptions:
     `uri` is one address, or two with a space between, the second for a network that blocks the first. With an `invite`
     the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
     `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
-    the optimizer's, `replica` the folder of the model's newest version, None to keep none. `trustees` is the digest of
-    the committee that its owner accepts in a masked run; "": any. `own` are the owner's files, for a run whose rows
-    stay with their nodes.
+    the optimizer's, `replica` the folder of the model's newest version, None to keep none. `trustees` names those that
+    its owner accepts: it works for a run that masks updates for them alone; None: for any run. `own` are the owner's
+    files, for a run whose rows stay with their nodes.
     """
 
     uri: str
@@ -93,7 +94,7 @@ class WorkerOptions:
     invite: Invite | None = field(default=None, repr=False)
     means: Means = Means()
     former: Keys | None = field(default=None, repr=False)
-    trustees: str = ""
+    trustees: TrusteeRoster | None = None
     own: OwnFiles | None = None
 
 

@@ -28,7 +28,7 @@ from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import Welcome, WorkerSettings
 from barnraise.worker import own_rows
-from barnraise.worker.building import fit_of, identify, restore_moments, restore_replica
+from barnraise.worker.building import fit_of, identify, require_masks, restore_moments, restore_replica
 from barnraise.worker.events import Prepared
 from barnraise.worker.fetching import Fetcher
 from barnraise.worker.kept import Kept
@@ -134,6 +134,7 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
     Raises RunFailedError, ModelError, DataError and WireError where it cannot train.
     """
     options, fetcher, in_training = shell.options, shell.fetcher, shell.in_training
+    require_masks(settings, options)
     content = bytes(fetcher.take(welcome.manifest))
     manifest: Manifest = await in_training(partial(Manifest.decode, content))
     require_size("description of the data", manifest.dataset, MAX_META_BYTES)

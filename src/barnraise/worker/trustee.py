@@ -36,16 +36,18 @@ from barnraise.core.types import (
     Vet,
     Vetted,
 )
-from barnraise.privacy.masking.committee import Committee
+from barnraise.privacy.masking.committee import Committee, TrusteeKeys
 from barnraise.privacy.masking.journal import TrusteeJournal
 from barnraise.privacy.masking.lists import MemberList, decode_list
 from barnraise.privacy.masking.ring import Ring
+from barnraise.privacy.masking.roster import line_of
 from barnraise.privacy.masking.sealing import SealingKey
 from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.sums import expanded
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.privacy.masking.trustee import Endorsement, ListRefused, TrusteeMachine, TrusteeSettings
 from barnraise.transport import Keys
+from barnraise.transport.identity import hexadecimal
 from barnraise.trust.roles import TRUSTEE, tasks_of
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Masks, Welcome, WorkerSettings
@@ -241,6 +243,9 @@ async def _prepare(
     if masks is None:
         raise InputError("this run masks no updates, so it needs no trustees; ask the host for another invite")
     run = RunId(welcome.run, options.server_key)
+    own = TrusteeKeys(welcome.node, options.keys.signer.public, hexadecimal(options.keys.public))
+    told = "give the owners of workers this line for their rosters (join --trustees FILE), with your name for OWNER"
+    shell.say(f"{told}: {line_of(own, 'OWNER')}")
     make: Callable[[], TrusteeExecutor] = partial(TrusteeExecutor, run, welcome.node, options.keys, masks, folder)
     executor = cast("TaskExecutor", await shell.in_training(make))
     return Ready(executor, Kept(executor, None, None), Prepared((), profile))

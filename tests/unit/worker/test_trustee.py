@@ -20,6 +20,7 @@ from barnraise.core.errors import CorruptionError, PayloadError, ProblemError, R
 from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask, Vet, Vetted
 from barnraise.privacy.masking.payload import UpdateOrigin, mask
 from barnraise.privacy.masking.ring import Ring
+from barnraise.privacy.masking.roster import TrusteeRoster
 from barnraise.privacy.masking.seats import blank_committee, committee_of
 from barnraise.privacy.masking.terms import MaskTerms
 from barnraise.transport import Keys
@@ -279,11 +280,20 @@ def test_payloads_that_the_controller_lost_are_named_apart(club: Club) -> None:
     assert (found.void, found.lost) == ({}, {2: "its bytes are damaged"})
 
 
-def test_a_worker_accepts_the_committee_that_its_owner_named(club: Club) -> None:
-    digest_of_all = committee_of(club.seats, 1).digest
-    club.update("ann", 1, torch.zeros(SIZE), committee=digest_of_all)
-    with pytest.raises(RunFailedError, match="--trustees says"):
-        club.update("ann", 2, torch.zeros(SIZE), committee="0" * 64)
+def test_a_worker_sends_updates_under_masks_of_the_trustees_that_its_owner_named_alone(club: Club) -> None:
+    roster = TrusteeRoster(committee_of(club.seats, 1), ("Ann", "Bob", "Cy", "Di"), "trustees.txt")
+    club.update("ann", 1, torch.zeros(SIZE), roster=roster)
+    club.seats = replace_seats(club.seats)
+    with pytest.raises(RunFailedError, match=r"sends no update: trustees t1 of the run are not in trustees\.txt"):
+        club.update("ann", 2, torch.zeros(SIZE), roster=roster)
+
+
+def test_a_task_without_masks_in_a_masked_run_sends_nothing() -> None:
+    plain = compression.create("none")
+    stage = Mask(MASKS, plain)
+    path = UpdatePath(plain, error_feedback=False, decay=1.0, update_clip=None, mask=stage)
+    with pytest.raises(RunFailedError, match="a task without masks"):
+        path.send(torch.ones(SIZE), torch.zeros(SIZE))
 
 
 def test_a_trustee_without_a_seat_and_a_foreign_payload_are_refused(club: Club) -> None:

@@ -7,12 +7,14 @@ from functools import partial
 
 from barnraise.controller.fleet.membership import turned_away
 from barnraise.controller.shell.duplicate_keys import PATIENCE, REASON, DuplicateKeys, KeyUse
-from barnraise.controller.shell.enrolment import UnansweredError, refusal_of
+from barnraise.controller.shell.enrolment import Entry, UnansweredError, refusal_of
+from barnraise.controller.shell.independence import dependence
 from barnraise.controller.shell.role_handlers import HandlerContext, RoleHandler
 from barnraise.controller.state.events import Admitted, Rekeyed
 from barnraise.core.errors import InviteError, StorageError
 from barnraise.transport.base import Peer
 from barnraise.trust import signatures
+from barnraise.trust.roles import TRUSTEE
 from barnraise.wire.messages import TAKEN, Enrol, Enrolled, Hello, Identify, Message, Stop
 
 
@@ -80,6 +82,14 @@ class Reception(RoleHandler):
                 "join --new-keys)"
             )
 
+    def _warn_of_dependence(self, name: str, entry: Entry, address: str) -> None:
+        """Warn the host, once for each trustee, where it is not independent of the host or of another one."""
+        masks, nodes = self._machine.settings.payloads.protection.masks, self._machine.state.nodes.values()
+        if masks is None or entry.role != TRUSTEE:
+            return
+        if told := dependence(name, entry.owner, address, nodes, masks.colluding):
+            self.enrolment.warn(told)
+
     def _let_in(self, peer: Peer, message: Enrol) -> Admitted | Rekeyed:
         """Return the event of a machine that may join.
 
@@ -89,6 +99,7 @@ class Reception(RoleHandler):
         if not message.endorsement:
             taken = node is not None or message.name in self._peers
             entry = self.enrolment.let_in(message, peer.key, taken=taken, address=address)
+            self._warn_of_dependence(message.name, entry, address)
             return Admitted(message.name, peer.key, entry.invite, message.signer, entry.role, entry.owner)
         told = signatures.rotation(self._machine.settings.run, message.name, peer.key, message.signer)
         signer = node.badge.signer if node is not None and not node.revoked else ""

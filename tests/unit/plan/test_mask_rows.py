@@ -1,0 +1,30 @@
+"""Rows of the compatibility table about masked updates: whose machines hold the seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnraise.config import load
+from barnraise.plan import resolve
+from barnraise.plan.purpose import SERVE, TRAIN, Purpose
+
+MASKED: dict[str, Any] = {
+    "model": {"architecture": "gpt2", "config": {"hidden_size": 8, "num_layers": 1, "num_heads": 1}},
+    "data": {"kind": "text", "files": ["a"]},
+    "training": {"compression": "none"},
+    "privacy": {"secure_aggregation": {"trustees": 4}},
+}
+
+
+def warnings(purpose: Purpose, content: dict[str, Any]) -> list[str]:
+    return [str(warning) for warning in resolve(load(content), purpose=purpose).warnings]
+
+
+def test_trustees_that_train_starts_on_the_host_s_machine_are_warned_of() -> None:
+    workers = {"workers": [{"name": "a"}, {"name": "b"}]}
+    (told,) = [text for text in warnings(TRAIN, MASKED | workers) if "secure_aggregation.trustees" in text]
+    assert "is 4, and this machine has them all" in told
+    assert "barnraise serve" in told
+    assert not [text for text in warnings(SERVE, MASKED) if "secure_aggregation.trustees" in text]
+    plain = {key: value for key, value in MASKED.items() if key != "privacy"} | workers
+    assert not [text for text in warnings(TRAIN, plain) if "secure_aggregation" in text]
