@@ -116,7 +116,10 @@ class Ring:
         words = np.empty(1 + values.size, self.dtype)
         words[0] = weight
         factor = np.float32(weight / self.most_weight * self.limit / self.clip * float(_FRACTION))
-        most = np.float32(self.limit) * _FRACTION
+        exact = self.limit * weight / self.most_weight * float(_FRACTION)  # a value saturates there
+        most = np.float32(exact)
+        if float(most) > exact:
+            most = np.nextafter(most, np.float32(0.0))
         dice = Stream(seed, np.dtype("<u2"))
         for span in spans(values.size, SPAN):
             with np.errstate(over="ignore"):  # it saturates

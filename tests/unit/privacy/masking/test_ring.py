@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,6 +68,16 @@ def test_values_beyond_the_clip_saturate() -> None:
     ring = Ring(16, 1, 0.5)
     words = ring.quantise(np.array([0.5, 1e30, -1e30, -0.5], np.float32), ring.most_weight)
     assert ring.signed(words[1:]).tolist() == [ring.limit, ring.limit, -ring.limit, -ring.limit]
+
+
+@pytest.mark.parametrize("weight", [1, 7, 300, 1022, 1023])
+def test_a_light_member_s_values_saturate_within_its_weight(weight: int) -> None:
+    ring = Ring(10, 2, 0.5)
+    words = ring.quantise(np.full(2000, 1e30, np.float32), weight)
+    most = ring.limit * weight / ring.most_weight
+    assert set(ring.signed(words[1:]).tolist()) <= {math.floor(most), math.ceil(most)}
+    ring.add(words, ring.quantise(np.full(2000, 9.0, np.float32), weight))
+    assert ring.refusal(words, 2) == ""
 
 
 def test_a_seed_fixes_the_rounding() -> None:
