@@ -84,12 +84,12 @@ class Known:
     def get(self, key: list[object], kind: type[T]) -> T | None:
         """Return the stored result for these settings."""
         result = self._found.get(json.dumps(key))
-        return None if result is None else msgspec.convert(result, kind)
+        return None if result is None else msgspec.convert(result, kind, str_keys=True)
 
     def every(self, kind: type[T]) -> Iterator[T]:
         """Yield all stored results, the last of each key."""
         for result in self._found.values():
-            yield msgspec.convert(result, kind)
+            yield msgspec.convert(result, kind, str_keys=True)
 
     def add(self, key: list[object], result: object) -> None:
         self._found[json.dumps(key)] = msgspec.to_builtins(result)

@@ -66,14 +66,13 @@ BASE = "float32, no masks"
 
 @dataclass
 class Seen:
-    """The outcome of one run: seconds of processors for an update by role, of training, and the bytes of an update."""
+    """The outcome of one run: seconds of processors for an update by role, and the bytes of an update."""
 
     processors: dict[str, float] = field(default_factory=dict)
-    training: float = 0.0  # seconds of a worker's steps, by its clock
     wall: float = 0.0  # seconds of an update, all workers together
     payload: float = 0.0
-    masks: float = 0.0  # bytes of sums of masks, for an update
-    size: int = 0
+    sums: Counter[int] = field(default_factory=Counter)  # bytes of sums of masks by version
+    masks: float = 0.0  # bytes of sums of masks, for an update of a version that has all of them
     versions: int = 0
     version_seconds: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
@@ -188,7 +187,7 @@ def play(side: dict[str, Any], model: dict[str, Any], workers: int, training: di
         found.processors = {role: (used[role] - first[role]) / count for role in used}
         found.versions = len(closed) - known
         found.version_seconds = (closed[-1].time - closed[known - 1].time) / max(1, found.versions)
-        summarise(found, judged, workers)
+        summarise(found, judged, closed)
     return found
 
 
@@ -209,13 +208,14 @@ def take(decision: Any, found: Seen, judged: list[Judged], closed: list[VersionC
             judged.append(decision)
         else:
             found.tasks.setdefault(decision.claim.result, []).append(decision.claim.seconds)
-            found.masks += decision.claim.num_bytes
+            found.sums[decision.unmasks] += decision.claim.num_bytes
 
 
-def summarise(found: Seen, judged: Sequence[Judged], workers: int) -> None:
-    found.training = statistics.median(one.claim.seconds for one in judged)
+def summarise(found: Seen, judged: Sequence[Judged], closed: Sequence[VersionClosed]) -> None:
+    """Read medians of the updates. The newest version may lack some sums of masks, so it is left out of their mean."""
     found.payload = statistics.median(one.claim.num_bytes for one in judged)
-    found.masks /= len(judged)
+    whole = [one for one in closed[:-1] if one.version in found.sums]
+    found.masks = sum(found.sums[one.version] for one in whole) / max(1, sum(len(one.contributions) for one in whole))
 
 
 def stage_seconds(size: int, m: int, t: int, most: int, repeats: int) -> float:
