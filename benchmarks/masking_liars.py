@@ -6,7 +6,7 @@ Twenty workers, four of which lie, train a GPT-2 of 70,000 parameters on the byt
 synchronous rounds of 5 AdamW steps on 8 rows of 32 bytes. Each update is rounded to the run's ring (12 bits, the limit
 of a run file without one). Groups of two are drawn as a run draws them from its signed entries, and the aggregation
 rule reads the mean of each group. No mask is added: `benchmarks/masking.py` checks that the sums under masks are these
-to the bit. A group whose sum honest members cannot have is left out.
+to the bit. A group whose sum honest members cannot have is left out, and the rule withstands one attacker fewer then.
 
 *liars*: sign flips, ALIE, and a ring member that adds the largest values against its own update; *beyond* adds values
 that no honest member may, so that its group's sum is impossible. A result is the held-out loss in nats a byte above the
@@ -37,6 +37,7 @@ from _races import Known
 
 from barnraise import aggregation
 from barnraise.aggregation.base import Rule
+from barnraise.aggregation.fallback import without
 from barnraise.core.errors import OptionError
 from barnraise.emulation.attacks.board import Board, Scene
 from barnraise.emulation.attacks.seeing import LittleIsEnough
@@ -172,7 +173,7 @@ def play(rule_name: str, attack: str, group: int, liars: int, rounds: int, seed:
         groups, means = fleet.means(version, words, group)
         good = [place for place, mean in enumerate(means) if not isinstance(mean, str)]
         left_out += len(means) - len(good)
-        moved = aggregate(rule, [means[place] for place in good])
+        moved = aggregate(without(rule, len(means) - len(good)), [means[place] for place in good])
         if moved is None:
             repeated += 1
             continue

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from . import chain
 from .base import Rule
 from .catalog import Inputs, falls_back, inputs, resolve
-from .shares import Member
+from .shares import Member, fewer
 
 
 def build(members: Sequence[Member], fallback: str | None) -> Rule:
@@ -20,6 +20,19 @@ def build(members: Sequence[Member], fallback: str | None) -> Rule:
         return rule
     falls_back(members, fallback)
     return WithFallback(rule, chain.build(resolve(fallback, {})))
+
+
+def without(rule: Rule, attackers: int) -> Rule:
+    """Return the rule for what is left once this number of its attackers' updates are left out.
+
+    It withstands as many fewer, so it needs fewer updates and keeps more of them. A rule for a share of the updates
+    withstands that share of what is left.
+    """
+    if not attackers:
+        return rule
+    if isinstance(rule, WithFallback):
+        return WithFallback(without(rule.rule, attackers), rule.fallback)
+    return chain.build([fewer(member, attackers) for member in rule.parts])
 
 
 class WithFallback(Rule):

@@ -33,6 +33,14 @@ def shares_of(member: Member) -> dict[str, float]:
     return {name: options[name] for name in names if type(options.get(name)) is float}
 
 
+def fewer(member: Member, attackers: int) -> Member:
+    """Return the member for this number of attackers fewer: whole numbers of them, down to the least allowed."""
+    entry, options = member
+    counts = [option for option in entry.options if option.share and type(options.get(option.name)) is int]
+    less = {each.name: max(int(each.minimum or 0), options[each.name] - attackers) for each in counts}
+    return entry, {**options, **less}
+
+
 def given(members: Sequence[Member], num_updates: int) -> list[int]:
     """Return how many rows each member of a chain gets from `num_updates` updates."""
     found = []

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from barnraise import aggregation
 from barnraise.aggregation.base import Combination
+from barnraise.aggregation.fallback import without
 from barnraise.aggregation.gram import Array
 
 torch.set_num_threads(1)
@@ -114,3 +115,27 @@ def test_a_ratio_that_is_trimmed_is_told_as_f_too() -> None:
 def test_nearly_no_share_needs_more_than_there_are(options: dict[str, float]) -> None:
     assert aggregation.minimum("trimmed_mean", options) > 10**12
     assert aggregation.withstood("trimmed_mean", options, 10**6) is None
+
+
+def test_a_rule_without_known_attackers_withstands_as_many_fewer() -> None:
+    names, rows = ["clip_median", "nnm", "trimmed_mean"], torch.randn(6, 9)
+    rule = without(aggregation.create(names, f=3), 1)
+    assert torch.equal(rule(rows), aggregation.create(names, f=2)(rows))
+    assert without(aggregation.create("multi_krum", f=2), 5).minimum == aggregation.create("multi_krum", f=0).minimum
+    least = without(aggregation.create("trimmed_mean", f=2), 5)
+    assert least.minimum == aggregation.create("trimmed_mean", f=1).minimum, "f is at least 1 there"
+    unchanged = aggregation.create("krum", f=1)
+    assert without(unchanged, 0) is unchanged
+
+
+def test_a_rule_by_share_without_known_attackers_withstands_the_share_of_the_rest() -> None:
+    rows = torch.randn(9, 5)
+    by_share = aggregation.create("trimmed_mean", f=0.34)
+    assert torch.equal(without(by_share, 1)(rows), by_share(rows))
+
+
+def test_a_rule_with_a_fallback_keeps_it_without_known_attackers() -> None:
+    rule = without(aggregation.create(["nnm", "trimmed_mean"], f=2, fallback="median"), 1)
+    two, four = torch.randn(2, 5), torch.randn(4, 5)
+    assert torch.equal(rule(two), aggregation.create("median")(two))
+    assert torch.equal(rule(four), aggregation.create(["nnm", "trimmed_mean"], f=1)(four))

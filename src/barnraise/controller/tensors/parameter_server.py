@@ -199,7 +199,8 @@ class ParameterServer:
             assert self.unmasker is not None, "a masked run has one"
             groups = self.unmasker.sums(version, slots, masks, read)
             slots, sums, left_out = (), groups.sums, groups.left_out
-        making = Making(version, slots, read, rate, scales, size=len(self.parameters), sums=sums)
+        size, exposed = len(self.parameters), len(left_out)
+        making = Making(version, slots, read, rate, scales, size=size, sums=sums, exposed=exposed)
         if sums or any(slot.contributions and not slot.excluded for slot in slots):
             self._way.take(making)
         else:

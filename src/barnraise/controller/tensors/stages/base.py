@@ -149,7 +149,7 @@ class Making:
     """A version that is being made of `slots`.
 
     The rows of the slots, the `sums` of cohorts whose rows are not known, the parameters that move (`moving`), and the
-    delta (`encoded`). The model has `size` parameters.
+    delta (`encoded`). The model has `size` parameters. `exposed` groups have an attacker each and are left out.
     """
 
     version: int
@@ -159,6 +159,7 @@ class Making:
     scales: Sequence[float]
     size: int
     sums: Sequence[Sum] = ()
+    exposed: int = 0
     rows: list[Row] = field(default_factory=list)
     moving: Ranges = ()
     encoded: Encoded | None = None

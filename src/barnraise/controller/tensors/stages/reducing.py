@@ -16,6 +16,7 @@ from torch import Tensor
 
 from barnraise.aggregation.base import Array, Combination, Rule
 from barnraise.aggregation.context import Context, names_of, of_nodes
+from barnraise.aggregation.fallback import without
 from barnraise.controller.tensors.stages.base import Input, Making, Stage
 from barnraise.core.errors import InputError, OptionError
 from barnraise.core.ranges import covers, disjoint, moved
@@ -137,6 +138,7 @@ class PseudoGradient:
     def __init__(self, rule: Rule, making: Making, kept: dict[str, Tensor], values: dict[str, Any], crew: Crew) -> None:
         self.kept = kept
         _require_rows(rule, making)
+        rule = without(rule, making.exposed)
         covered = [slot.parameters for slot in making.slots] + [each.parameters for each in making.sums]
         cut, scales = disjoint(covered), making.scales
         self.start, self.stop, self.moved = cut[0].start, cut[-1].stop, moved(covered)

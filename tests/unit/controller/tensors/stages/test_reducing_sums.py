@@ -18,8 +18,10 @@ from barnraise import aggregation
 from barnraise.aggregation import fallback
 from barnraise.aggregation.catalog import resolve
 from barnraise.controller.state.actions import Held, Slot
-from barnraise.controller.tensors.stages.base import Array, Sum
-from barnraise.core.errors import InputError, VersionRefusedError
+from barnraise.controller.tensors.stages.base import Array, Making, Sum
+from barnraise.controller.tensors.stages.reducing import PseudoGradient
+from barnraise.core.errors import InputError, OptionError, VersionRefusedError
+from barnraise.core.threads import Crew
 from barnraise.core.types import ParameterRange
 
 from ..test_parameter_server import Uploads, make_server, slot, vector
@@ -111,6 +113,20 @@ def test_a_rule_that_needs_rows_reads_the_means_of_groups() -> None:
     ]
     server.aggregate(1, [], {}.__getitem__, sums=groups)
     torch.testing.assert_close(start - server.parameters, 2 * ones)
+
+
+def test_a_rule_withstands_fewer_attackers_where_groups_of_them_are_left_out() -> None:
+    groups = [
+        replace(summed([(f"{number}a", 1.0, value), (f"{number}b", 3.0, value)], (0, SIZE)), grouped=True)
+        for number, value in enumerate(vector(seed, SIZE) for seed in range(3))
+    ]
+    rule, whole = aggregation.create("multi_krum", f=1), Making(1, (), {}.__getitem__, 1.0, (), SIZE, groups)
+    with pytest.raises(OptionError, match="5 updates, got 3"):
+        PseudoGradient(rule, whole, {}, {}, Crew())
+    left, found = replace(whole, exposed=1), np.empty(SIZE, np.float32)
+    PseudoGradient(rule, left, {}, {}, Crew()).into(0, found)
+    mean = torch.stack([vector(seed, SIZE) for seed in range(3)]).mean(0)
+    torch.testing.assert_close(torch.from_numpy(found), mean)
 
 
 def test_a_rule_says_whether_it_needs_rows_or_a_sum() -> None:
