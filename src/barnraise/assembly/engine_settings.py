@@ -205,8 +205,9 @@ def masked(settings: WorkerSettings, plan: Plan, exchanged: int) -> WorkerSettin
         size=exchanged,
         colluding=terms.section.colluding,
         group=terms.group,
-        least=max(LEAST_GROUP, terms.group),
+        least=max(LEAST_GROUP, terms.fewest),
         freshness=tuple(weight(age) for age in range(MOST_AGE + 1)),
+        deviation=ring.deviation,
     )
     return replace(settings, uplink=replace(settings.uplink, masks=masks))
 

@@ -252,7 +252,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     elif (looked_at := _looked_at(plan)) or plan.purpose.value == "serve":
         yield "checked", looked_at or (NOBODY if _readable(plan) else UNREAD)
     if plan.budget is not None:
-        yield "budget", f"at most {plan.budget}; a use is a pass over the data, or lost work that is repeated"
+        use = "a use is a pass over the data, or lost work that is repeated"
+        yield "budget", f"at most {plan.budget}; {use if plan.budget.unit == 'row' else 'each assignment counts'}"
     yield "leases", _noticed(plan)
     if plan.purpose.value == "serve":
         yield "standby", _without_controller(plan)

@@ -34,11 +34,16 @@ class SecureAggregationSection(Section):
         "the group; 2 where all are one group.",
     )
     most: int = Field(default=64, ge=2, le=1024, description="Nodes that are summed together, at most.")
-    value_bits: int = Field(default=12, ge=4, le=16, description="Bits of an element of an update, before its mask.")
+    value_bits: Annotated[int, Field(ge=4, le=16)] | None = Field(
+        default=None,
+        description="Bits of an element of an update, before its mask. When not given 12, and 16 where members share "
+        "the noise (`differential_privacy.honest`).",
+    )
     limit: Positive | None = Field(
         default=None,
         description="Magnitude at which an element of an update saturates. When not given, twice the learning rate "
-        "times local_steps, which suits an adaptive inner optimizer.",
+        "times local_steps, which suits an adaptive inner optimizer; with noise on updates, their clip and room for "
+        "the noise.",
     )
     patience: Positive = Field(
         default=300.0,

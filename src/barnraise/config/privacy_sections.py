@@ -51,6 +51,12 @@ class DifferentialPrivacySection(Section):
         description="Most tasks that one row may be in (example; 4 when not given: a pass over the data is one, and "
         "each repetition of lost work), or that one site may get (site; 100 when not given).",
     )
+    honest: Annotated[int, Field(ge=2, le=1024)] | None = Field(
+        default=None,
+        description="With the profile site and secure_aggregation: members of each masked sum that keep their noise to "
+        "themselves, at least. Each adds a share of the noise, and the shares of this many are the whole. When not "
+        "given, each adds the whole noise.",
+    )
 
     @property
     def most_uses(self) -> int:

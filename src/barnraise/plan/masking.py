@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnraise.config.mask_sections import SecureAggregationSection
+from barnraise.config.privacy_sections import EXAMPLE, DifferentialPrivacySection
 from barnraise.config.schema import RunFile
 from barnraise.core.errors import InputError
 from barnraise.plan.choices import Aggregation
@@ -13,6 +15,8 @@ from barnraise.trust.signatures import RunId
 
 LEAST_GROUP = 2
 
+USUAL_BITS, SHARED_BITS = 12, 16
+"""Bits of a value: finer steps where noise is shared, since rounding must not lengthen an update much."""
 
 if TYPE_CHECKING:
     from barnraise.privacy.masking.ring import Ring
@@ -23,13 +27,20 @@ if TYPE_CHECKING:
 class Masking:
     """The terms of a masked run; `group` is 0 where all nodes of a version are one group.
 
-    `limit` is the magnitude at which an element of an update saturates. Raises InputError for terms that cannot hold.
+    `limit` is the magnitude at which an element of an update saturates, and `deviation` the standard deviation of each
+    member's share of noise, 0 where they share none. Raises InputError for terms that cannot hold.
     """
 
     section: SecureAggregationSection
     group: int
     least: int
     limit: float
+    deviation: float = 0.0
+
+    @property
+    def fewest(self) -> int:
+        """Return the fewest updates of a group."""
+        return self.group or self.least
 
     @property
     def most_members(self) -> int:
@@ -41,7 +52,8 @@ class Masking:
         """Return the ring of the sums."""
         from barnraise.privacy.masking.ring import Ring  # with numpy, which unmasked runs need later
 
-        return Ring(self.section.value_bits, self.most_members, self.limit)
+        bits = self.section.value_bits or (SHARED_BITS if self.deviation else USUAL_BITS)
+        return Ring(bits, self.most_members, self.limit, self.deviation)
 
     def terms(self, exchanged: int) -> MaskTerms:
         """Return the terms of updates of `exchanged` values, whose committee has no keys yet: for their sizes."""
@@ -74,8 +86,37 @@ def masking_of(run_file: RunFile, rule: Aggregation) -> Masking | None:
             f"privacy.secure_aggregation.least is {section.least}, but {rule} over groups of {group} needs {least} "
             "nodes; leave least out, or choose smaller groups"
         )
-    training = run_file.training
-    limit = section.limit or 2.0 * training.learning_rate * training.local_steps
-    found = Masking(section, group, section.least or least, limit)
-    _ = found.ring  # which refuses sums that could wrap
+    training, least = run_file.training, section.least or least
+    limit, deviation = 2.0 * training.learning_rate * training.local_steps, 0.0
+    if (private := run_file.privacy.differential_privacy) and private.profile != EXAMPLE and private.noise != "auto":
+        limit, deviation = _noised(private, private.noise, group or least)
+    if deviation and section.limit is not None and section.limit < limit:
+        raise InputError(
+            f"privacy.secure_aggregation.limit is {section.limit:g}, but the clip and the noise of a sum need "
+            f"{limit:.4g}; leave limit out"
+        )
+    found = Masking(section, group, least, section.limit or limit, deviation)
+    from barnraise.privacy.masking.noise_share import LEAST_STEPS
+
+    ring = found.ring  # which refuses sums that could wrap
+    if deviation and deviation / ring.step < LEAST_STEPS:
+        raise InputError(
+            f"privacy.secure_aggregation: a share of noise is {deviation / ring.step:.3g} steps of the ring, but needs "
+            f"{LEAST_STEPS:g}; raise value_bits"
+        )
     return found
+
+
+def _noised(private: DifferentialPrivacySection, noise: float, fewest: int) -> tuple[float, float]:
+    """Return the magnitude that elements need with noise on updates, and the deviation of a share of noise.
+
+    Where each member adds the whole noise, its own elements saturate. Where they share it, no element does, and the sum
+    of the fewest members has room for its noise.
+    """
+    from barnraise.privacy.accounting import noise_share
+    from barnraise.privacy.masking.noise_share import TAIL
+
+    if private.honest is None:
+        return private.clip * (1.0 + TAIL * noise), 0.0
+    deviation = noise_share(noise, private.honest) * private.clip
+    return private.clip + TAIL * deviation / math.sqrt(fewest), deviation

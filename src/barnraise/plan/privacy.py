@@ -17,7 +17,7 @@ SECTION = ("privacy", "differential_privacy")
 class PrivacyTerms:
     """The budget of one unit, a row or a site: epsilon at delta is spent in `steps` steps of a `rate` with this noise.
 
-    A task is `task_steps` steps.
+    A task is `task_steps` steps. Where members of masked sums share the noise, `honest` of them have the whole.
     """
 
     unit: str
@@ -27,17 +27,19 @@ class PrivacyTerms:
     delta: float
     steps: int
     task_steps: int
+    honest: int = 0
 
     def spent(self, steps: int) -> float:
         """Return the epsilon of a number of steps."""
-        return accounting.epsilon(self.noise, self.rate, steps, self.delta)
+        return accounting.epsilon(self.noise, self.rate, steps, self.delta, self.honest > 0)
 
     def __str__(self) -> str:
         uses = self.steps // self.task_steps
-        sampled = f", each with a share of {self.rate:.3g} of the task's rows" if self.rate < 1.0 else ""
+        how = f", each with a share of {self.rate:.3g} of the task's rows" if self.rate < 1.0 else ""
+        how = f", which {self.honest} honest members of each sum share" if self.honest else how
         return (
             f"epsilon {self.spent(self.steps):.3g} of {self.epsilon:g} at delta {self.delta:g} for one {self.unit}, "
-            f"once it was in {uses} tasks ({self.steps:,} steps of noise {self.noise:g} times the clip{sampled})"
+            f"once it was in {uses} tasks ({self.steps:,} steps of noise {self.noise:g} times the clip{how})"
         )
 
 
@@ -57,6 +59,7 @@ def budget_of(run_file: RunFile) -> PrivacyTerms | None:
         delta=section.delta,
         steps=section.most_uses * each,
         task_steps=each,
+        honest=section.honest or 0,
     )
 
 
@@ -73,17 +76,17 @@ def settled_noise(run_file: RunFile) -> tuple[RunFile, list[Problem]]:
     if section is None or section.profile == NOISE or section.epsilon is None or section.delta is None:
         return run_file, []  # the compatibility table tells of the missing ones
     _, rate, each = _steps(section, run_file)
-    uses, steps = section.most_uses, section.most_uses * each
+    uses, steps, shared = section.most_uses, section.most_uses * each, section.honest is not None and rate == 1.0
     try:
         if section.noise == "auto":
-            noise = accounting.smallest_noise(section.epsilon, rate, steps, section.delta)
+            noise = accounting.smallest_noise(section.epsilon, rate, steps, section.delta, shared)
             changed = section.model_copy(update={"noise": noise})
             privacy = run_file.privacy.model_copy(update={"differential_privacy": changed})
             return run_file.model_copy(update={"privacy": privacy}), []
-        spent = accounting.epsilon(section.noise, rate, steps, section.delta)
+        spent = accounting.epsilon(section.noise, rate, steps, section.delta, shared)
         if spent <= section.epsilon:
             return run_file, []
-        least = accounting.smallest_noise(section.epsilon, rate, steps, section.delta)
+        least = accounting.smallest_noise(section.epsilon, rate, steps, section.delta, shared)
     except InputError as error:
         return run_file, [Problem(SECTION, str(error))]
     text = (

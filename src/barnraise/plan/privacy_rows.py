@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.privacy_sections import EXAMPLE, NOISE, SITE, DifferentialPrivacySection
+from barnraise.config.site_sections import SiteData
+from barnraise.core.errors import InputError
 from barnraise.plan import suggest
+from barnraise.plan.masking import masking_of
 from barnraise.plan.privacy import SECTION
 from barnraise.plan.problem import builds_own
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either
@@ -51,6 +54,42 @@ def _site_rows(case: Case) -> Found:
     section, kind = _section(case), str(case.run_file.data.kind)
     if section is not None and section.profile == SITE and kind != "site":
         yield (*SECTION, "profile"), f"is site, but data.kind is {kind}"
+
+
+@_row(
+    "the profile site with losses on rows of the sites",
+    "no noise covers a loss on a site's held-out rows, which are rows of the site, too",
+    "set data.releases.held_out: off; give data.public_held_out, with evaluation.by: controller",
+)
+def _site_losses(case: Case) -> Found:
+    section, data = _section(case), case.run_file.data
+    if section is None or section.profile != SITE or not isinstance(data, SiteData):
+        return
+    if data.releases.held_out != "off":
+        yield ("data", "releases", "held_out"), f"is {data.releases.held_out}, with the profile site"
+
+
+@_row(
+    "shared noise without masked sums of enough members",
+    "a share of the noise hides an update in a sum alone, and the sum needs as many shares as the whole noise has",
+    "leave honest out, so that each site adds the whole noise; or set privacy.secure_aggregation, with groups of "
+    "honest members or more",
+)
+def _shared(case: Case) -> Found:
+    section = _section(case)
+    if section is None or section.honest is None:
+        return
+    if section.profile != SITE:
+        yield (*SECTION, "honest"), f"is {section.honest}, with the profile {section.profile}"
+        return
+    try:
+        masks = masking_of(case.run_file, case.rule)
+    except InputError:
+        return  # told by the row about its terms
+    if masks is None:
+        yield (*SECTION, "honest"), f"is {section.honest}, but updates are not masked"
+    elif masks.fewest < section.honest:
+        yield (*SECTION, "honest"), f"is {section.honest}, but groups may have {masks.fewest} members"
 
 
 @_row(

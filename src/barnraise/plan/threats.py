@@ -78,15 +78,17 @@ def _row(cells: list[Cell]) -> Mapping[str, Cell]:
 
 
 _SEALED = _composed("CURVE or Noise IK seals all messages; sizes, times and the number of workers stay visible")
+_HOST_TELLS = _nothing("the host tells the clip, the noise and the tasks, and no site checks them by a budget")
 _NO_TRUSTEES = _nothing("the mode has no trustees, so they hold no secret")
 _MODEL_KNOWS = _measured("the model remembers rows: LiRA finds members of the training set")
 
-PLAIN, SITE, NOISE, EXAMPLE, SITE_LEVEL, MASKS, ENCRYPTION = (
+PLAIN, SITE, NOISE, EXAMPLE, SITE_LEVEL, SHARED, MASKS, ENCRYPTION = (
     "plain",
     "site data",
     "noise only",
     "example-level privacy",
     "site-level privacy",
+    "site-level privacy by shared noise",
     "secure aggregation",
     "selective encryption",
 )
@@ -147,7 +149,7 @@ _ROWS = (
         _row(
             [
                 _proven("epsilon and delta for one example in all updates of its site, by the PLD accountant"),
-                _proven("the same: the site's own steps add the noise, whatever model the host sends"),
+                _HOST_TELLS,
                 _proven("the same: versions follow from updates"),
                 _proven("the same: the noise is the site's own"),
                 _NO_TRUSTEES,
@@ -163,12 +165,30 @@ _ROWS = (
         _row(
             [
                 _proven("epsilon and delta for all rows of one site: it adds the whole noise to each of its updates"),
-                _proven("the same: the site's own machine clips and adds the noise, whatever model the host sends"),
+                _HOST_TELLS,
                 _proven("the same: versions follow from noised updates"),
                 _proven("the same: the noise is the site's own"),
                 _NO_TRUSTEES,
                 _SEALED,
                 _proven("the same: the model follows from noised updates"),
+            ]
+        ),
+    ),
+    Mode(
+        SHARED,
+        "each site clips its updates and adds a share of the noise under masks; the unit is all rows of a site",
+        True,
+        _row(
+            [
+                _composed(
+                    "epsilon and delta for the rows of a site, while `honest` members of each sum are not the host's"
+                ),
+                _HOST_TELLS,
+                _composed("the same: versions follow from such sums"),
+                _composed("the same, while `honest` members of each sum do not tell their noise"),
+                _composed("t of them miss a seed of each update; t + 1 with the host see it with a share of noise"),
+                _SEALED,
+                _composed("the same: the model follows from such sums"),
             ]
         ),
     ),
@@ -219,7 +239,7 @@ def modes_of(run_file: RunFile) -> tuple[str, ...]:
     """Return the names of a run file's modes, plain where it has no other."""
     kind: str = run_file.data.kind
     section = run_file.privacy.differential_privacy
-    noised = (_BY_PROFILE[section.profile],) if section is not None else ()
+    noised = (SHARED if section.honest else _BY_PROFILE[section.profile],) if section is not None else ()
     masked = (MASKS,) if run_file.privacy.secure_aggregation is not None else ()
     protected = (*noised, *masked)
     return (SITE, *protected) if kind == "site" else protected or (PLAIN,)

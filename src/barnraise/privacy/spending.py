@@ -49,6 +49,10 @@ class Spending(msgspec.Struct):
             return self.sites.get(node, 0) + 1
         return steps + max(max(self._counts(some)) for some in distinct(rows))
 
+    def is_used_up(self, node: str, most: int) -> bool:
+        """Return whether a site has no task left of the `most` that its budget has; false where units are rows."""
+        return self.unit == SITE and self.sites.get(node, 0) >= most
+
     def _counts(self, rows: RowRange) -> list[int]:
         """Return the counts of the pieces that the rows touch."""
         stops, steps = self.stops.get(rows.shard, []), self.steps.get(rows.shard, [])

@@ -164,7 +164,8 @@ class Masks(msgspec.Struct, frozen=True):
     """Settings of masked updates of `size` values: the ring, how many trustees may collude, and the sizes of groups.
 
     A `group` is the fewest members of one; 0: all of a list are one. Trustees release the sums of `least` members or
-    more. `freshness` are the factors of a weight by staleness in versions, the last one for all above.
+    more. `freshness` are the factors of a weight by staleness in versions, the last one for all above. Each member adds
+    noise of standard deviation `deviation` to each element; 0: none here.
     """
 
     value_bits: Count
@@ -175,6 +176,7 @@ class Masks(msgspec.Struct, frozen=True):
     least: Count
     colluding: Count
     freshness: Annotated[tuple[Finite, ...], msgspec.Meta(min_length=1, max_length=256)] = (1.0,)
+    deviation: Finite = 0.0
 
 
 class Uplink(msgspec.Struct, frozen=True):

@@ -91,6 +91,8 @@ class WorkerExecutor:
         for codec in self.sent_in:
             codec.crew = self._crew
         on_device = trainer.exchanges_on_device and self.codecs[0].selects_on_devices and not settings.stateless
+        masks, private = uplink.masks, settings.private
+        clip = private.clip if private is not None else math.inf
         self.path = (DevicePath if on_device else UpdatePath)(
             self.codecs[0],
             error_feedback=uplink.error_feedback,
@@ -100,12 +102,12 @@ class WorkerExecutor:
             update_clip=uplink.clip,
             last=last,
             crew=self._crew,
-            mask=Mask(uplink.masks, self.codecs[0], self._timer) if uplink.masks is not None else None,
+            mask=Mask(masks, self.codecs[0], self._timer, clip) if masks is not None else None,
         )
-        if (private := settings.private) is not None and not private.rate:
-            self.path.insert(ClippedNoise(private.clip, private.noise, self._crew, self._timer))
-        self._private, self._stream = private, SecretStream()
-        self._exchange, self.queue = exchange, WorkQueue()
+        if private is not None and not private.rate:
+            noise = private.noise if masks is None or not masks.deviation else 0.0  # it is added under the masks
+            self.path.insert(ClippedNoise(private.clip, noise, self._crew, self._timer))
+        self._private, self._stream, self._exchange, self.queue = private, SecretStream(), exchange, WorkQueue()
         self.course: TaskSession = (
             StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
             if settings.stateless

@@ -1,7 +1,8 @@
 """The stage that hides an update under masks, in place of the one that encodes it.
 
 The update is weighted and rounded to the run's ring, and one fresh mask for each seed of the committee is added. The
-rounded update is kept as well, for the worker's own progress.
+rounded update is kept as well, for the worker's own progress. Where members share the noise of differential privacy,
+each adds its share between the two (`privacy.masking.noise_share`), and its weight does not depend on its work.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from barnraise.core.errors import PayloadError, RunFailedError
 from barnraise.core.types import Masked
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.lists import MemberEntry, counted, decode_list, entry_of
+from barnraise.privacy.masking.noise_share import NoiseShare
 from barnraise.privacy.masking.payload import UpdateOrigin, mask, parse
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.roster import TrusteeRoster
@@ -57,12 +59,15 @@ class _Next:
 class Mask(WorkerStage):
     """Rounds the update of the current task to the ring and adds its masks.
 
-    `plain` encodes the rounded update.
+    `plain` encodes the rounded update. `clip` is the largest L2 norm of one to which a share of noise is added.
     """
 
-    def __init__(self, masks: Masks, plain: Codec, timer: ProtectionTimer | None = None) -> None:
+    def __init__(
+        self, masks: Masks, plain: Codec, timer: ProtectionTimer | None = None, clip: float = math.inf
+    ) -> None:
         self.settings, self._plain, self._timer = masks, plain, timer or ProtectionTimer()
-        self.ring = Ring(masks.value_bits, masks.most_members, masks.limit)
+        self.ring = Ring(masks.value_bits, masks.most_members, masks.limit, masks.deviation)
+        self._noise = NoiseShare(self.ring, clip) if masks.deviation else None
         self.membership: MaskedMember | None = None
         self._next: _Next | None = None
         self._own: dict[int, tuple[MemberEntry, Committee]] = {}
@@ -73,8 +78,8 @@ class Mask(WorkerStage):
         `model` is the digest of the version that the task began at.
         """
         freshness = self.settings.freshness[min(age, len(self.settings.freshness) - 1)]
-        share = freshness * steps / max(1, task.local_steps)
-        self._next = _Next(task, task.weight * share, model)
+        of_work = task.weight * steps / max(1, task.local_steps) if self._noise is None else 1.0
+        self._next = _Next(task, freshness * of_work, model)
 
     def forward(self, update: Draft) -> None:
         coming, member = self._next, self.membership
@@ -87,10 +92,14 @@ class Mask(WorkerStage):
             raise RunFailedError(f"this machine sends no update: {why}")
         values = gathered(update.vector, update.covered).numpy()
         terms = MaskTerms(member.run, self.ring, values.size, committee)
+        weight = self.ring.weight(coming.share)
         with self._timer.protecting():
-            words = self.ring.quantise(values, self.ring.weight(coming.share))
+            words = self.ring.quantise(values, weight) if self._noise is None else self._noise.bounded(values, weight)
             mean, _ = self.ring.decode(words, 1)
         update.encoded = self._plain.encode(torch.from_numpy(mean), update.version)
+        if self._noise is not None:
+            with self._timer.protecting():
+                self._noise.add(words)
         origin = UpdateOrigin(member.node, task.id, task.base, coming.model)
         with self._timer.protecting():
             update.masked = mask(terms, origin, words, member.signer)

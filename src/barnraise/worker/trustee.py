@@ -97,7 +97,7 @@ class TrusteeExecutor:
     def __init__(self, run: RunId, name: str, keys: Keys, masks: Masks, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._run, self._name, self._keys, self._masks = run, name, keys, masks
-        self._ring = Ring(masks.value_bits, masks.most_members, masks.limit)
+        self._ring = Ring(masks.value_bits, masks.most_members, masks.limit, masks.deviation)
         self._journal, self._roster = TrusteeJournal(folder), KeyRoster(folder / ROSTER)
         self._machine: tuple[str, TrusteeMachine] | None = None  # by the digest of its committee
         self.payloads: dict[int, SentSums] = {}

@@ -62,3 +62,54 @@ def test_a_choice_that_voids_the_bound_of_a_row_is_refused(others: dict[str, Any
 
 def test_a_site_needs_rows_of_its_own() -> None:
     assert "is site, but data.kind is text" in refusal(EXAMPLE | {"profile": "site"})
+
+
+SITES: dict[str, Any] = {
+    "data": {"kind": "site", "releases": {"held_out": "off"}, "public_held_out": ["a"]},
+    "workers": [{"name": name, "data": {"files": [name]}} for name in "abcd"],
+    "training": {"compression": "none"},
+    "aggregation": {"rule": "mean"},
+}
+SITE = {"profile": "site", "epsilon": 8, "delta": 1e-5, "noise": 8.0, "uses": 10}
+MASKS = {"trustees": 4, "colluding": 1, "least": 3}
+
+
+def shared(honest: int, masks: dict[str, Any] | None, **others: Any) -> dict[str, Any]:
+    privacy = {"differential_privacy": SITE | {"honest": honest}, "overhead_limit": 1000.0}
+    return BASE | SITES | {"privacy": privacy | ({"secure_aggregation": masks} if masks else {})} | others
+
+
+def test_sites_may_share_the_noise_of_masked_sums() -> None:
+    plan = resolve(load(shared(3, MASKS)))
+    assert plan.masking is not None
+    assert plan.masking.deviation == pytest.approx(8.0 / 3**0.5 * plan.run_file.privacy.differential_privacy.clip)
+    assert plan.budget is not None
+    assert "3 honest members of each sum share" in str(plan.budget)
+
+
+@pytest.mark.parametrize(
+    ("honest", "masks", "text"),
+    [
+        (3, None, "honest: is 3, but updates are not masked"),
+        (4, MASKS, "honest: is 4, but groups may have 3 members"),
+        (3, MASKS | {"limit": 0.1}, "but the clip and the noise of a sum need"),
+        (3, MASKS | {"value_bits": 4}, "raise value_bits"),
+    ],
+)
+def test_shared_noise_that_would_not_hide_an_update_is_refused(
+    honest: int, masks: dict[str, Any] | None, text: str
+) -> None:
+    with pytest.raises(RunFileError, match="privacy") as found:
+        resolve(load(shared(honest, masks)))
+    assert text in str(found.value)
+
+
+def test_rows_have_no_noise_that_members_share() -> None:
+    assert "honest: is 3, with the profile example" in refusal(EXAMPLE | {"honest": 3})
+
+
+def test_a_site_with_a_budget_tells_no_loss_on_its_held_out_rows() -> None:
+    data = SITES["data"] | {"releases": {"held_out": "mean"}}
+    with pytest.raises(RunFileError) as found:
+        resolve(load(shared(3, MASKS, data=data)))
+    assert "held_out: is mean, with the profile site" in str(found.value)

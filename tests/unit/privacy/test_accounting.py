@@ -74,3 +74,11 @@ def test_no_step_spends_nothing() -> None:
 
 def test_shares_of_noise_add_up_to_the_whole() -> None:
     assert math.sqrt(9 * noise_share(2.0, 9) ** 2) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(1.0, 1), (2.0, 10), (8.0, 100)])
+def test_integers_that_members_share_have_the_bound_of_concentrated_privacy(noise: float, steps: int) -> None:
+    rho, delta = steps / (2 * noise**2), 1e-5
+    loose = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # Bun and Steinke 2016, proposition 1.3
+    exact = epsilon(noise, 1.0, steps, delta)
+    assert exact < epsilon(noise, 1.0, steps, delta, True) < loose

@@ -2,7 +2,8 @@
 
 A node declares its rows as it greets, once they are made. The declaration is a claim: it opens a lane of tasks for that
 node alone, so it moves no other node's work. Rows that change open a new lane, and lost work on the earlier ones is
-dropped. A share of the present sites may train from each version, drawn by the run's seed.
+dropped. A share of the present sites may train from each version, drawn by the run's seed
+from those whose budget of differential privacy has room.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barnraise.controller.fleet.records import NodeRecords
 from barnraise.controller.state.actions import Send
 from barnraise.controller.state.part import Context, Part, Steps
 from barnraise.core.token_bucket import TokenBucket
-from barnraise.ledger.decisions import Change, Decision, NodeChanged, Noted, VersionMade
+from barnraise.ledger.decisions import Assigned, Change, Decision, NodeChanged, Noted, VersionMade
 from barnraise.ledger.site_notes import SiteAwaited, SiteDeclared, SiteRefused
 from barnraise.wire.messages import FOR_GOOD, LATER, Hello, Stop
 
@@ -69,12 +70,19 @@ class Sites(Part):
         """Return the present sites that may train from the newest version."""
         if self._drawn is None:
             state = self.state
-            there = [node for node in state.roster.sites if state.nodes[node].live]
+            there = [node for node in state.roster.sites if state.nodes[node].live and not self._is_used_up(node)]
             assert self.terms is not None
-            least = min(len(there), self.context.settings.versions.least(state.num_live))
+            masks = self.context.settings.payloads.protection.masks
+            needed = self.context.settings.versions.least(state.num_live)
+            least = min(len(there), max(needed, masks.least if masks is not None else 0))
             count = max(least, math.ceil(self.terms.share * len(there)))
             self._drawn = frozenset(sorted(there, key=self._lot)[:count])
         return self._drawn
+
+    def _is_used_up(self, node: str) -> bool:
+        """Return whether a node's budget of differential privacy has no room for a task."""
+        privacy, spending = self.context.settings.payloads.protection.privacy, self.state.progress.spending
+        return privacy is not None and spending is not None and spending.is_used_up(node, privacy.budget.most)
 
     def _lot(self, node: str) -> bytes:
         """Return the lot of a node for the newest version."""
@@ -105,8 +113,17 @@ class Sites(Part):
         if type(d.note) is SiteDeclared:
             self._drawn = None
 
+    def _assigned(self, d: Assigned) -> None:
+        if self.terms is not None and self._is_used_up(d.node):
+            self._drawn = None  # another takes its place where its update should be lost
+
     def _version_made(self, d: VersionMade) -> None:
         self._drawn = None
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {NodeChanged: self._node_changed, Noted: self._noted, VersionMade: self._version_made}
+        return {
+            Assigned: self._assigned,
+            NodeChanged: self._node_changed,
+            Noted: self._noted,
+            VersionMade: self._version_made,
+        }

@@ -14,7 +14,8 @@ from barnraise.controller.state.state import NodeState
 from barnraise.core.types import RowRange
 from barnraise.ledger.decisions import Noted
 from barnraise.ledger.notes import PrivacySpent
-from barnraise.privacy.spending import SITE
+from barnraise.privacy.spending import SITE, Spending
+from barnraise.trust.roles import WORKER
 
 
 class PrivacyBudgetPart(Part):
@@ -49,15 +50,37 @@ class PrivacyBudgetPart(Part):
             return
         if spending.most > spending.told:
             yield Noted(self.now, PrivacySpent(spending.most, self.settings.epsilon(spending.most)))
-        live = [node for node in self.state.nodes.values() if node.live]
-        over = progress.stopping or progress.final
-        if spending.unit == SITE and live and not over and all(self.hold(node, self.now) for node in live):
+        if spending.unit == SITE and not (progress.stopping or progress.final) and self._lacks_sites(spending):
             yield from self.stop()
+
+    def _lacks_sites(self, spending: Spending) -> bool:
+        """Return whether sites have used their budgets up, so that no live one, or too few in all, can take a task.
+
+        Those count whose update is in the buffer or on its way.
+        """
+        assert self.settings is not None
+        state, most = self.state, self.settings.budget.most
+        sites = [node for node in state.nodes.values() if node.badge.role == WORKER and not node.revoked]
+        if self.context.settings.tasks.needs.sites is not None:
+            sites = [node for node in sites if node.id in state.roster.sites]
+        used_up = {node.id for node in sites if spending.is_used_up(node.id, most)}
+        if not used_up:
+            return False
+        live = {node.id for node in sites if node.live}
+        coming = {work.node for work in state.works.values() if work.task.trains}
+        able = {node.id for node in sites}.difference(used_up).union(state.buffer.slots, coming)
+        return bool(live) and (live <= used_up or len(able) < self._least)
+
+    @property
+    def _least(self) -> int:
+        """Return the fewest sites of a version."""
+        masks, versions = self.context.settings.payloads.protection.masks, self.context.settings.versions
+        if masks is not None:
+            return masks.least
+        return versions.minimum_nodes if versions.yields else versions.least(self.state.num_live)
 
     def hold(self, node: NodeState, now: float) -> TaskHold | None:
         spending = self.state.progress.spending
-        if self.settings is None or spending is None or spending.unit != SITE:
-            return None
-        if spending.after(node.id, (), 1) <= self.settings.budget.most:
+        if self.settings is None or spending is None or not spending.is_used_up(node.id, self.settings.budget.most):
             return None
         return TaskHold(math.inf, "has spent its site's budget of differential privacy")

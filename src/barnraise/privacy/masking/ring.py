@@ -13,6 +13,9 @@ sum of n members, since n * L < 2**(b - 1) and n * W < 2**b.
 Rounding is stochastic: a value is rounded up with a probability equal to its fraction, drawn from a private AES stream,
 so E[q] is the value itself. The drawn numbers have 16 bits, so the bias is below 2**-16 of a step. Rounding to nearest
 would add the same error in each version for a value that stays below half a step.
+
+With a `deviation` each member adds noise of that standard deviation to its values behind the rounding (`noise_share`).
+Noise has no bound, so the clip leaves room for that of a sum, and a sum is refused only beyond n * L.
 """
 
 from __future__ import annotations
@@ -46,12 +49,14 @@ _FRACTION = np.float32(1 << 16)
 class Ring:
     """The ring of a run: bits of a value, most members of a sum, and the magnitude at which a value saturates.
 
+    `deviation` is the standard deviation of each member's noise, in the unit of `clip`; 0: members add none here.
     Raises InputError for terms whose sums could wrap or do not fit 32 bits.
     """
 
     value_bits: int
     most_members: int
     clip: float
+    deviation: float = 0.0
 
     def __post_init__(self) -> None:
         if not FEWEST_BITS <= self.value_bits <= MOST_BITS:
@@ -63,6 +68,8 @@ class Ring:
             raise InputError(f"masks: a sum has at most {self.most_members} members; set it to 1 or more")
         if not LEAST_CLIP <= self.clip <= MOST_CLIP:
             raise InputError(f"masks: values saturate at {self.clip}; set a number from {LEAST_CLIP} to {MOST_CLIP}")
+        if not 0 <= self.deviation <= self.clip:
+            raise InputError(f"masks: noise of {self.deviation} in a value, must be 0 to {self.clip}")
         if self.bits > WIDEST:
             raise InputError(
                 f"masks: sums of {self.most_members} values of {self.value_bits} bits need {self.bits} bits and could "
@@ -79,6 +86,11 @@ class Ring:
     def limit(self) -> int:
         """Return L, the largest magnitude of a quantised value."""
         return (1 << (self.value_bits - 1)) - 1
+
+    @property
+    def step(self) -> float:
+        """Return the distance of two neighbouring values."""
+        return self.clip / self.limit
 
     @property
     def most_weight(self) -> int:
@@ -171,7 +183,9 @@ class Ring:
         weights = int(total[0])
         if not members <= weights <= members * self.most_weight:
             return f"weights sum to {weights}, those of {members} members to {members} to {members * self.most_weight}"
-        most = min(members * self.limit, self.limit * weights // self.most_weight + members)
+        most = members * self.limit
+        if not self.deviation:  # noise is not weighted
+            most = min(most, self.limit * weights // self.most_weight + members)
         for span in spans(total.size - 1, SPAN):
             largest = int(np.abs(self.signed(total[1:][span])).max(initial=0))
             if largest > most:

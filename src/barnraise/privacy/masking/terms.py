@@ -80,7 +80,8 @@ class MaskTerms:
         """Return the SHA-256 of the terms, which members sign."""
         ring = self.ring
         committee = "" if self.committee is None else self.committee.digest
-        fields = (*self.run, ring.value_bits, ring.most_members, float(ring.clip).hex(), self.size, self.support)
+        magnitudes = float(ring.clip).hex(), float(ring.deviation).hex()
+        fields = (*self.run, ring.value_bits, ring.most_members, *magnitudes, self.size, self.support)
         parts = [str(field).encode() for field in (*fields, committee)]
         joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         return hashlib.sha256(b"barnraise terms 1" + joined).hexdigest()

@@ -8,11 +8,12 @@ from tests.state_machine.engine import OWN_FORM, Engine, answer_to, digest, engi
 
 from barnraise.controller.sites.sites import Sites
 from barnraise.controller.state import events as ev
-from barnraise.controller.state.settings import RowNeeds, SiteSettings
+from barnraise.controller.state.settings import PrivacySettings, ProtectionSettings, RowNeeds, SiteSettings
 from barnraise.core.types import Train
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted
+from barnraise.privacy.spending import SITE
 
 
 def engine_of(share: float = 1.0, **changes: Any) -> Engine:
@@ -116,3 +117,19 @@ def test_a_share_of_the_sites_is_drawn_for_each_version() -> None:
     assert len(drawn) > 1
     engine.leave(min(sites.drawn))
     assert len(sites.drawn) == 4, "seven are left, and half of them is four"
+
+
+def test_a_site_whose_budget_is_used_up_is_not_drawn() -> None:
+    budget = notes.PrivacyBudget(SITE, 1.0, 0.5, 2.0, 1e-5, 2)
+    engine = engine_of(protection=ProtectionSettings(PrivacySettings(budget, float)))
+    for node in ("a", "b"):
+        engine.hello(node)
+    sites = engine.machine.parts[Sites]
+    assert sites.drawn == {"a", "b"}
+    for _ in range(2):
+        engine.next("a")
+        for task in list(engine.held["a"].values()):
+            engine.offer("a", answer_to(task))
+    assert sites.drawn == {"b"}
+    given = [d.node for d in engine.journal if isinstance(d, Assigned) and d.kind == "train"]
+    assert given.count("a") == 2
