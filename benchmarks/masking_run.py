@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +97,7 @@ def run_file(folder: Path, side: dict[str, Any], model: dict[str, Any], workers:
     }
     if masks := side.get("masks"):
         content["privacy"] = {"secure_aggregation": masks}
+    content |= side.get("sections", {})
     path = folder / "run.yaml"
     path.write_text(json.dumps(content))
     return path
@@ -158,8 +159,15 @@ def role_of(pid: int) -> str:
     return "other"
 
 
-def play(side: dict[str, Any], model: dict[str, Any], workers: int, training: dict[str, Any], updates: int) -> Seen:
-    """Play a run until its workers have sent `updates` updates each after their first ones."""
+def play(
+    side: dict[str, Any],
+    model: dict[str, Any],
+    workers: int,
+    training: dict[str, Any],
+    updates: int,
+    look: Callable[[Path], None] = lambda run: None,
+) -> Seen:
+    """Play a run until its workers have sent `updates` updates each after their first ones; `look` sees its folder."""
     with tempfile.TemporaryDirectory() as name:
         folder, found, last = Path(name), Seen(), 0
         path = run_file(folder, side, model, workers, {"tokens": 10**12, **training})
@@ -184,6 +192,7 @@ def play(side: dict[str, Any], model: dict[str, Any], workers: int, training: di
             count, used = len(judged) - began, tree.processors()
             found.wall = (time.monotonic() - since) / count
             found.memory = tree.memory()
+        look(next((folder / "runs").glob("masks-*")))
         found.processors = {role: (used[role] - first[role]) / count for role in used}
         found.versions = len(closed) - known
         found.version_seconds = (closed[-1].time - closed[known - 1].time) / max(1, found.versions)

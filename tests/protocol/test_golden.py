@@ -62,6 +62,7 @@ from barnraise.wire import following as f
 from barnraise.wire import messages as m
 from barnraise.wire import observing as o
 from barnraise.wire.frames import decoder
+from barnraise.wire.private import Encrypted
 
 GOLDEN = Path(__file__).with_name("golden.json")
 REWRITE = "write the golden bytes: BARNRAISE_REWRITE_GOLDEN=1 .venv/bin/pytest tests/protocol"
@@ -155,6 +156,7 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
                     keep=0.0,
                     clip=None,
                     normalize_steps=0,
+                    encryption=Encrypted("club/" + "0a" * 16, 4096, 4.0, (0.5, 0.25)),
                 ),
                 downlink=m.Downlink(codec="fp16", options={}, merge_lerp=0.0, version_momentum=0.0),
                 inner=m.Inner(

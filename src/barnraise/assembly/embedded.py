@@ -32,7 +32,15 @@ async def resume_training(run: RunDirectory, plan: Plan, voice: Voice) -> Summar
 async def _train(run: RunDirectory, plan: Plan, voice: Voice, prepare: Callable[[], None]) -> Summary:
     run_file = plan.run_file
     links = partial(live_link, run_file)
-    local = LocalWorkers(run, run_file.workers, plan.faults, links, voice.say, trustees=local_trustees(run_file))
+    local = LocalWorkers(
+        run,
+        run_file.workers,
+        plan.faults,
+        links,
+        voice.say,
+        trustees=local_trustees(run_file),
+        key_file=plan.encryption.section.key_file if plan.encryption else "",
+    )
     return conclude(*await see_through(run, plan, voice, _listen, local, prepare), voice)
 
 

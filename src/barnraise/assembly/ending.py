@@ -103,10 +103,13 @@ def summarise(run: RunDirectory, plan: Plan, voice: Voice) -> Summary:
     from barnraise.account.report import write_report
 
     shutil.rmtree(run.moments, ignore_errors=True)  # no process continues from there
-    with voice.doing("writing the model"):
-        export_model(run, warn=voice.warn)
+    if plan.encryption is not None:
+        voice.say(f"the model is encrypted; a member with the key writes it: {program()} export {run.path} --key FILE")
+    else:
+        with voice.doing("writing the model"):
+            export_model(run, warn=voice.warn)
     scores = None
-    if plan.run_file.data.kind == "sat":
+    if plan.encryption is None and plan.run_file.data.kind == "sat":
         voice.say("letting the model solve held-out formulas")
         with voice.doing("letting the model solve held-out formulas"):
             scores = solving.solve_held_out(run, plan.run_file)

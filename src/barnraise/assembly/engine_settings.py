@@ -48,13 +48,13 @@ from barnraise.training.reach import HELD_BACK, Reach
 from barnraise.trust.repeats import PERTURBATION, TOLERANCE
 from barnraise.trust.signatures import RunId
 from barnraise.wire.messages import Downlink, Inner, Masks, Uplink, WorkerSettings
-from barnraise.wire.private import Private
+from barnraise.wire.private import Encrypted, Private
 
 UPLOAD_MEMORY = 1 << 29
 """Bytes of payloads on their way or inspected at a time, unless two of the largest are more."""
 
 MOST_AGE = 64
-"""Staleness in versions from which on a masked update weighs the same."""
+"""Staleness in versions from which on a masked or encrypted update weighs the same."""
 
 LOSS_FACTOR = 3.0
 """Factor of the loss of a uniform guess up to which a worker's claim is accepted."""
@@ -107,14 +107,14 @@ def engine_settings(
         run=run,
         tokens=training.tokens,
         asynchronous=plan.asynchronous,
-        worker=masked(worker_settings(plan), plan, exchanged),
+        worker=encrypted(masked(worker_settings(plan), plan, exchanged), plan),
         manifest=manifest,
         leases=leases(plan),
         payloads=PayloadSettings(
             exchanged=exchanged,
             partitions=partitions,
-            rungs=(plan.masking.terms(exchanged).payload_bytes,)
-            if plan.masking
+            rungs=(hidden,)
+            if (hidden := plan.hidden_bytes(exchange))
             else tuple(payload_bytes(choice, largest) for choice in plan.contributions),
             last=payload_bytes(plan.last_compression, exchanged) if plan.last_compression else 0,
             delta=payload_bytes(plan.downlink, largest),
@@ -210,6 +210,18 @@ def masked(settings: WorkerSettings, plan: Plan, exchanged: int) -> WorkerSettin
         deviation=ring.deviation,
     )
     return replace(settings, uplink=replace(settings.uplink, masks=masks))
+
+
+def encrypted(settings: WorkerSettings, plan: Plan) -> WorkerSettings:
+    """Return the same with the terms of encrypted updates, where updates are encrypted."""
+    terms = plan.encryption
+    if terms is None:
+        return settings
+    freshness = staleness.create(plan.staleness.name, **plan.staleness.options).weight
+    share = float(plan.outer.options["learning_rate"]) / terms.nodes
+    weights = tuple(share * freshness(age) for age in range(MOST_AGE + 1))
+    told = Encrypted(terms.section.key, terms.updates, terms.section.bound, weights)
+    return replace(settings, uplink=replace(settings.uplink, encryption=told))
 
 
 def most_loss(model: Mapping[str, Any]) -> float:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from barnraise.assembly.opening import opened_vector
 from barnraise.config.load import load as load_run_file
 from barnraise.core.errors import InputError
 from barnraise.data import tokenizers
@@ -68,16 +69,23 @@ class ExportSource:
     name: str
     base: Path | None
     warn: Callable[[str], None]
+    key_file: Path | None = None
 
     @classmethod
     def of(
-        cls, run: RunDirectory, told: Manifest, files: dict[str, bytes], warn: Callable[[str], None]
+        cls,
+        run: RunDirectory,
+        told: Manifest,
+        files: dict[str, bytes],
+        warn: Callable[[str], None],
+        key_file: Path | None = None,
     ) -> ExportSource:
-        """Return the source in the folder of `run`; `files` are the tokenizer's."""
+        """Return the source in the folder of `run`; `files` are the tokenizer's, `key_file` decrypts its model."""
         run_file = load_run_file(run.run_file)
         base = None if run_file.model.path is None else Path(run_file.model.path).expanduser()
         exchange = Exchange.of(told.model, told.exchange)
-        return cls(run, told, exchange, Dataset.open(run.data), files, name=run_file.run.name, base=base, warn=warn)
+        about = run, told, exchange, Dataset.open(run.data), files
+        return cls(*about, name=run_file.run.name, base=base, warn=warn, key_file=key_file)
 
     def with_file(self, name: str, content: bytes | None) -> ExportSource:
         """Return the same with one more file, if it has a content."""
@@ -142,6 +150,7 @@ class ExportSource:
         """Return the trained model of a checkpoint, which is the average of versions where the run keeps one."""
         tensors = checkpoint.tensors("parameters", ("average", "parameters"))
         vector = tensors.get("average", tensors["parameters"])
+        vector = opened_vector(self.run, self.exchange, vector, self.key_file)
         module = trained_model(self.told.model, self.exchange, vector, self.run.data)
         settings, ends = getattr(module, "generation_config", None), self.ends
         if settings is None:  # it generates nothing

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnraise import __version__
 from barnraise.account.account import manifest, read
+from barnraise.assembly.opening import require_key
 from barnraise.core.errors import CorruptionError, InputError, UnknownNameError
 from barnraise.core.files import private
 from barnraise.data.chat_template import TEMPLATE_FILE
@@ -47,13 +48,15 @@ def export_model(
     form: str = MODEL,
     kind: str | None = None,
     round_trip: bool = False,
+    key_file: Path | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Exported:
     """Write the model of `version` (the newest checkpoint) to `folder`, RUN_DIR/model unless given.
 
     `form` is one of `FORMS`, whose default folders are RUN_DIR/adapter and RUN_DIR/gguf; `kind` is the type of a GGUF
     file's matrices. It is the average of the versions up to it where the run keeps one. With `round_trip` the written
-    files are loaded, and must continue held-out texts as the trained model does. Raises InputError for a version
+    files are loaded, and must continue held-out texts as the trained model does. `key_file` decrypts the model of a run
+    whose updates are encrypted. Raises InputError for a version
     without a checkpoint and a model that the form cannot hold, CorruptionError when there is no good checkpoint,
     StorageError when the folder cannot be written, ExportError for files that do not pass. `warn` gets messages about
     rejected checkpoints, and about what the files do not hold or the round trip does not compare.
@@ -67,6 +70,7 @@ def export_model(
     folder = (folder or (run.model if form == MODEL else run.path / form)).absolute()
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, but a model is a folder: give another with --to FOLDER")
+    require_key(run, key_file)
     told, checkpoint = manifest(run), _checkpoint(run, version, warn)
     if is_own(told.model):
         from barnraise.assembly.own_export import export_own
@@ -83,7 +87,7 @@ def export_model(
 
     logging.disable_progress_bar()
     version, size = checkpoint.manifest.version, memory.model_size(told.model)
-    source = ExportSource.of(run, told, chat_template(tokenizer_files(run)), warn)
+    source = ExportSource.of(run, told, chat_template(tokenizer_files(run)), warn, key_file)
     if may_write(folder / CARD):
         source = source.with_file(
             CARD,

@@ -33,7 +33,7 @@ from barnraise.trust.roles import WORKER
 from barnraise.worker.building import build_executor
 from barnraise.worker.imports import import_all
 from barnraise.worker.machine import MakeWorker, Worker
-from barnraise.worker.options import Given, Means, Outcome, WorkerOptions
+from barnraise.worker.options import Given, Means, Outcome, Safeguards, WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 from barnraise.worker.task_executor import BuildExecutor
 from barnraise.worker.trustee import machine_of, preparation
@@ -60,6 +60,7 @@ class LocalWorker(Order, frozen=True):
     moments: str
     role: str = WORKER
     own: OwnFiles | None = None
+    key_file: str = ""  # with the key to an encrypted run
 
 
 class InvitedWorker(Order, frozen=True):
@@ -104,6 +105,7 @@ async def _work(order: LocalWorker, say: Say) -> Outcome:
         moments=Path(order.moments),
         means=order.means,
         own=order.own,
+        safeguards=Safeguards(key_file=order.key_file),
     )
     steps = preparation(order.role, Path(order.moments).with_suffix(""))
     runtime = WorkerRuntime(

@@ -38,6 +38,7 @@ async def join(
     new_keys: bool = False,
     trustees: Path | None = None,
     own: OwnFiles | None = None,
+    key_file: str = "",
     build: BuildExecutor | None = None,
     machine: MakeWorker | None = None,
     show: Show | None = None,
@@ -47,11 +48,11 @@ async def join(
     """Run a worker by invite, and return its outcome once nothing is left to do.
 
     `build` makes its executor, and `machine` its state machine, where these are not the usual ones. `trustees` is the
-    roster of those for which it masks updates; None: any. With `new_keys` it takes new keys, which its known keys
-    endorse. `own` are its files, for a run whose rows stay with their nodes. Where the host name, or the keys,
-    belong to another machine, it takes others, by the same invite. `show` gets its progress, twice a second and at the
-    end. A signal's handler calls `on_end`, as soon as it is known, with the seconds within which the worker will have
-    ended. Raises RunFailedError when it stopped before, InputError and InviteError.
+    roster of those for which it masks updates; None: any. `key_file` has the key to an encrypted run. With `new_keys`
+    it takes new keys, which its known keys endorse. `own` are its files, for a run whose rows stay with their nodes.
+    Where the host name, or the keys, belong to another machine, it takes others, by the same invite. `show` gets its
+    progress, twice a second and at the end. A signal's handler calls `on_end`, as soon as it is known, with the seconds
+    within which the worker will have ended. Raises RunFailedError when it stopped before, InputError and InviteError.
     """
     from barnraise.privacy.masking.roster import TrusteeRoster
     from barnraise.transport import Invite, Keys, identity
@@ -61,7 +62,7 @@ async def join(
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
     from barnraise.worker.machine import Worker
-    from barnraise.worker.options import Means, WorkerOptions
+    from barnraise.worker.options import Means, Safeguards, WorkerOptions
     from barnraise.worker.trustee import machine_of, preparation
 
     ticket = Invite.parse(invite, time.time())
@@ -98,7 +99,7 @@ async def join(
                 invite=ticket,
                 means=means,
                 former=former,
-                trustees=roster,
+                safeguards=Safeguards(roster, key_file),
             )
             if lent := means.lent().seconds:
                 on_end(lent + LEAVES_WITHIN)

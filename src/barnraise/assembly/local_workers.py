@@ -57,7 +57,8 @@ class LocalWorkers:
     """Starts, kills and watches the local workers of one run. `link_of` gives each worker its link, None for none.
 
     `host` is what the controller stands on where faults are planned, of which `targets` play those that are neither
-    for it nor for the workers' processes. `trustees` are the names of nodes that hold the seeds of masks.
+    for it nor for the workers' processes. `trustees` are the names of nodes that hold the seeds of masks, `key_file`
+    has the workers' key to an encrypted run.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class LocalWorkers:
         *,
         targets: Sequence[FaultTarget] = (),
         trustees: Sequence[str] = (),
+        key_file: str = "",
     ) -> None:
         self.run, self.workers, self.link_of, self.note = run, list(workers), link_of, note
         self.processes, self.schedule = WorkerProcesses(self), FaultSchedule(faults, played_before())
@@ -79,7 +81,7 @@ class LocalWorkers:
         self.fastest = max(worker.speed for worker in workers)
         joining = [plan.fault.join for plan in faults if isinstance(plan.fault, Join)]
         self._places = {worker.name: place for place, worker in enumerate([*workers, *joining])}
-        self.trustees = tuple(trustees)
+        self.trustees, self.key_file = tuple(trustees), key_file
         self.pids: dict[str, int] = {}
         self.up: set[str] = set()  # workers that work, start, or are to be restarted
         self.down: dict[str, str] = {}  # why the others do not
@@ -139,6 +141,7 @@ class LocalWorkers:
             log=str(self.log(worker)),
             means=self.means(worker, None if place is None else self.link_of(place, worker)),
             role=role,
+            key_file=self.key_file,
             uri=self.uri,
             server_key=self.server.enrolment.keys.public,
             keys=str(keys_path),

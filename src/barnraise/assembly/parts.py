@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from barnraise import aggregation, compression, training
 from barnraise.aggregation.base import Rule
+from barnraise.controller.tensors.adder import Adder
 from barnraise.controller.tensors.blobs import BlobStore
 from barnraise.controller.tensors.evaluator import Evaluator
 from barnraise.controller.tensors.executor import ControllerExecutor, Report
@@ -72,6 +73,8 @@ def blob_of(content: bytes) -> Blob:
 
 def outer_optimizer(plan: Plan) -> OuterOptimizer:
     """Return the outer optimizer, without a history."""
+    if plan.encryption:  # the rate is in the weights of the encrypted updates
+        return training.create("sgd", learning_rate=1.0)
     return training.create(plan.outer.name, **plan.outer.options)
 
 
@@ -98,6 +101,7 @@ def parameter_server(plan: Plan, parameters: Tensor, exchange: Exchange | None =
         average=plan.run_file.evaluation.average,
         threads=plan.run_file.controller.threads,
         unmasker=_unmasker(plan, exchange.exchanged) if exchange else None,
+        adder=Adder(plan.encryption.agreement(exchange.trained)) if exchange and plan.encryption else None,
     )
 
 

@@ -31,7 +31,7 @@ NOBODY = (
 )
 """The share of audited work where strangers may join and the run file names none."""
 
-UNREAD = "no contributions: single updates are masked, or noised; a robust rule limits nodes that do not train"
+UNREAD = "no contributions: single updates are masked, encrypted or noised"
 """The same where audits and scores would read what the run protects."""
 
 SITES = (
@@ -132,7 +132,8 @@ def _looked_at(plan: Plan) -> str:
 
 def _readable(plan: Plan) -> bool:
     """Return whether audits and scores may read the run's updates."""
-    return plan.run_file.privacy.secure_aggregation is None and plan.private is None
+    privacy = plan.run_file.privacy
+    return privacy.secure_aggregation is None and privacy.homomorphic_encryption is None and plan.private is None
 
 
 def _without_controller(plan: Plan) -> str:
@@ -209,7 +210,8 @@ def _lines(plan: Plan, cost: Estimate) -> Iterator[tuple[str, str]]:
     if isinstance(plan.run_file.data, SatData):
         yield "data", rows_text(plan.run_file)
     size = bytes_text(cost.sizes.contribution_bytes)
-    codec = f"masked, {plan.masking.ring.bits} bits a value" if plan.masking else plan.compression.name
+    codec = "encrypted" if plan.encryption else plan.compression.name
+    codec = f"masked, {plan.masking.ring.bits} bits a value" if plan.masking else codec
     yield (
         "contributions",
         f"{cost.contributions:,} of {plan.task_tokens:,} tokens, {size} each ({codec})",

@@ -66,6 +66,10 @@ def export(
         typer.Option(help="Load the files and compare what they write with the trained model: twice its memory."),
     ] = True,
     version: Annotated[int | None, typer.Option(help="A version with a checkpoint; the newest by default.")] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The key file of a run whose updates are encrypted.", show_default=False),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
     """Write a run's model for other programs, and check that they get the model that was trained.
@@ -81,7 +85,14 @@ def export(
     from barnraise.ledger import RunDirectory
 
     exported = export_model(
-        RunDirectory.open(run_dir), to, version, form=form, kind=kind, round_trip=round_trip, warn=console.warn
+        RunDirectory.open(run_dir),
+        to,
+        version,
+        form=form,
+        kind=kind,
+        round_trip=round_trip,
+        key_file=key,
+        warn=console.warn,
     )
     tell(exported, json=json)
     if json:

@@ -110,6 +110,14 @@ def join(
             show_default=False,
         ),
     ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The key file, where the run's updates are encrypted (`barnraise keys make`).",
+            show_default=False,
+        ),
+    ] = "",
     log: LogForm = "",
     plain: Plain = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="In a log, a line for each contribution.")] = False,
@@ -140,7 +148,7 @@ def join(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
                 max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
-                base=base, trustees=trustees, own=own,
+                base=base, trustees=trustees, own=own, key_file=key,
                 show=view.update, on_end=_end_within,
             )
         )  # fmt: skip

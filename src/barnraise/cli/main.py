@@ -32,6 +32,7 @@ COMMANDS = {
     "story": ("barnraise.cli.story", "Show the history of an assignment or of a node, from the ledger."),
     "forecast": ("barnraise.cli.forecast", "Say when a run ends, and what would change that."),
     "report": ("barnraise.cli.report", "Write a run's report, or its figures for TensorBoard, W&B, MLflow or trackio."),
+    "keys": ("barnraise.cli.keys", "Make the key of a run whose updates are encrypted."),
     "resume": ("barnraise.cli.resume", "Continue a run that was interrupted or killed."),
     "pause": ("barnraise.cli.pause", "Let a run's workers rest until it is continued."),
     "continue": ("barnraise.cli.pause", "Continue a run that was paused."),

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from barnraise.config.encryption_sections import HomomorphicEncryptionSection
 from barnraise.config.mask_sections import SecureAggregationSection
 from barnraise.config.section import Section
 from barnraise.config.values import Positive
@@ -77,6 +78,10 @@ class PrivacySection(Section):
     secure_aggregation: SecureAggregationSection | None = Field(
         default=None,
         description="Sums under masks: trustees hold the masks' seeds, and the controller reads no single update.",
+    )
+    homomorphic_encryption: HomomorphicEncryptionSection | None = Field(
+        default=None,
+        description="Sums of encrypted updates: workers hold a key, and the controller has neither updates nor model.",
     )
     overhead_limit: Annotated[float, Field(ge=1, le=1000)] = Field(
         default=1.5,

@@ -14,6 +14,7 @@ from barnraise.models.architectures import is_dropout
 from barnraise.plan import (
     aggregation_rows,
     compression_rows,
+    encryption_rows,
     fault_rows,
     mask_rows,
     part_rows,
@@ -82,7 +83,8 @@ def _averaged_elsewhere(case: Case) -> Found:
     warning=True,
 )
 def _measured_by_strangers(case: Case) -> Found:
-    if case.purpose is SERVE and case.evaluation.by == "workers":
+    encrypted = case.run_file.privacy.homomorphic_encryption is not None  # all workers have its key
+    if case.purpose is SERVE and case.evaluation.by == "workers" and not encrypted:
         yield ("evaluation", "by"), "is workers, and the loss is what two owners, or one alone, say it is"
 
 
@@ -342,3 +344,4 @@ ROWS += [*aggregation_rows.ROWS, *fault_rows.ROWS, *compression_rows.ROWS, *stat
 ROWS += privacy_rows.ROWS
 ROWS += mask_rows.ROWS
 ROWS += site_rows.ROWS
+ROWS += encryption_rows.ROWS

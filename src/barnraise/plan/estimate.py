@@ -101,10 +101,10 @@ class Estimate:
 def estimate(plan: Plan) -> Estimate:
     """Estimate the run's cost; ModelError or DataError when the model cannot be described."""
     run_file, resolved = plan.run_file, described(plan)
-    training, masks = run_file.training, plan.masking
+    training = run_file.training
     exchange, model_size = plan.exchange(resolved), memory.model_size(resolved)
     exchanged = exchange.exchanged
-    contribution = masks.terms(exchanged).payload_bytes if masks else payload_bytes(plan.compression, exchanged)
+    contribution = plan.hidden_bytes(exchange) or payload_bytes(plan.compression, exchanged)
     version = payload_bytes(plan.downlink, exchanged)
     contributions = math.ceil(training.tokens / plan.task_tokens)
     workers = run_file.workers if plan.purpose.local else []

@@ -20,6 +20,9 @@ ROUNDING, A_SEED = 8.5e-9, 0.5e-9
 NOISE = 2.1e-7
 """Seconds for the noise on a value of an update (`benchmarks/differential_privacy.py`)."""
 
+ENCRYPTION = 1.2e-6
+"""Seconds for a value of an encrypted update, and of a version that is decrypted (`benchmarks/encryption.py`)."""
+
 GRADIENTS_OF_ROWS = 1.31
 """Time of a local step with gradients of single rows over a usual one's (`benchmarks/differential_privacy.py`)."""
 
@@ -66,10 +69,13 @@ def overhead(plan: Plan, cost: Estimate) -> Overhead | None:
     Time without protections is that of training alone; it is right to a factor of 3, as all estimates of time.
     """
     masks, private = plan.run_file.privacy.secure_aggregation, plan.private
+    ciphers = plan.run_file.privacy.homomorphic_encryption
     values, tokens = cost.sizes.trained, plan.task_tokens
     operations = (4 if cost.sizes.base_bytes else 6) * cost.sizes.parameters * tokens
     shares: dict[str, float] = {}
-    seconds = operations / cpu_flops([]) if masks is not None or private is not None else 1.0
+    if masks is None and private is None and ciphers is None:
+        return None
+    seconds = operations / cpu_flops([])
     if masks is not None:
         seeds = comb(masks.trustees, masks.colluding)
         shares["masks"] = values * (ROUNDING + A_SEED * seeds) / seconds
@@ -77,7 +83,9 @@ def overhead(plan: Plan, cost: Estimate) -> Overhead | None:
         shares[ROWS] = GRADIENTS_OF_ROWS - 1.0
     elif private is not None:
         shares["noise"] = values * NOISE / seconds
-    return Overhead(1.0 + sum(shares.values()), shares, tokens) if shares else None
+    if ciphers is not None:
+        shares["encryption"] = values * ENCRYPTION / seconds
+    return Overhead(1.0 + sum(shares.values()), shares, tokens)
 
 
 def overhead_problems(plan: Plan, cost: Estimate) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ Reads catalogs only, so it answers in milliseconds; this machine is not examined
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnraise.compression.catalog import CATALOG as CODECS
@@ -24,6 +24,7 @@ from barnraise.plan.batch_size import settled_batch
 from barnraise.plan.choices import AUTO, Aggregation, Choice, choose
 from barnraise.plan.compatibility import judge, task_tokens
 from barnraise.plan.dataset import data_problems
+from barnraise.plan.encryption import EncryptionTerms, encryption_of
 from barnraise.plan.exchange import exchange_name
 from barnraise.plan.links import link_problems
 from barnraise.plan.masking import Masking, masking_of
@@ -104,7 +105,12 @@ class Plan:
 
     def exchange(self, model: Mapping[str, Any], name: ExchangeName | None = None) -> Exchange:
         """Return what travels for a model of this config: by the manifest's `name`, else by the run file."""
-        return Exchange.of(model, exchange_name(self.run_file) if name is None else name, moments=self.shares)
+        found = Exchange.of(model, exchange_name(self.run_file) if name is None else name, moments=self.shares)
+        if self.encryption is None:
+            return found
+        from barnraise.privacy.encryption.digits import num_digits  # with numpy
+
+        return replace(found, digits=num_digits(found.trained))
 
     @property
     def merge_lerp(self) -> float:
@@ -131,6 +137,7 @@ class Plan:
         training, exchange = self.run_file.training, self.run_file.exchange
         kept = self.error_feedback and exchange.error_feedback_keep == 1.0
         simple = self.aggregation.sound_nodes <= 1 and not OUTER.entry(self.outer.name).declares.moments
+        simple = simple and self.encryption is None
         finer = RUNGS if exchange.auto_tune and kept and simple and not training.version_momentum else 1
         return tuple(exchange.fragments * 2**step for step in range(finer))
 
@@ -152,6 +159,17 @@ class Plan:
     def masking(self) -> Masking | None:
         """Return the terms of masked sums; None where updates travel in clear, as in a simulation."""
         return None if self.purpose is SIMULATE else masking_of(self.run_file, self.aggregation)
+
+    @property
+    def encryption(self) -> EncryptionTerms | None:
+        """Return the terms of encrypted updates; None where they are not encrypted, as in a simulation."""
+        return None if self.purpose is SIMULATE else encryption_of(self.run_file)
+
+    def hidden_bytes(self, exchange: Exchange) -> int | None:
+        """Return the size of a masked or encrypted update; None where updates travel in clear."""
+        if self.masking is not None:
+            return self.masking.terms(exchange.exchanged).payload_bytes
+        return self.encryption.agreement(exchange.trained).most_bytes if self.encryption else None
 
     @property
     def buffer_size(self) -> int | None:

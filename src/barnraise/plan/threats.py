@@ -90,7 +90,7 @@ PLAIN, SITE, NOISE, EXAMPLE, SITE_LEVEL, SHARED, MASKS, ENCRYPTION = (
     "site-level privacy",
     "site-level privacy by shared noise",
     "secure aggregation",
-    "selective encryption",
+    "homomorphic encryption",
 )
 
 _ROWS = (
@@ -210,17 +210,17 @@ _ROWS = (
     ),
     Mode(
         ENCRYPTION,
-        "workers encrypt the most sensitive values (CKKS), and the controller adds them without a key",
-        False,
+        "workers encrypt all that they send (CKKS), and the controller adds it without a key",
+        True,
         _row(
             [
-                _composed("CKKS hides the encrypted values; those in clear name tokens, unless all is encrypted"),
+                _composed("CKKS hides updates and the trained model; sizes, times and staleness stay visible"),
                 _nothing("one worker that gives it the secret key opens all ciphertexts"),
                 _measured("it decrypts sums, and sees versions"),
-                _nothing("each of them has the secret key"),
+                _nothing("all members but one decrypt a version and subtract their updates: the last one's remains"),
                 _NO_TRUSTEES,
                 _SEALED,
-                _MODEL_KNOWS,
+                _measured("a run directory holds ciphertexts; the exported model remembers rows: LiRA finds members"),
             ]
         ),
     ),
@@ -241,7 +241,8 @@ def modes_of(run_file: RunFile) -> tuple[str, ...]:
     section = run_file.privacy.differential_privacy
     noised = (SHARED if section.honest else _BY_PROFILE[section.profile],) if section is not None else ()
     masked = (MASKS,) if run_file.privacy.secure_aggregation is not None else ()
-    protected = (*noised, *masked)
+    encrypted = (ENCRYPTION,) if run_file.privacy.homomorphic_encryption is not None else ()
+    protected = (*noised, *masked, *encrypted)
     return (SITE, *protected) if kind == "site" else protected or (PLAIN,)
 
 

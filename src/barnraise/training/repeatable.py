@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from barnraise.core.errors import InputError
 from barnraise.models.exchange.record import LARGEST, UNIT, Exchange
 from barnraise.training.local import LocalTrainer
 
@@ -84,9 +85,13 @@ def initial(parameters: Tensor, exchange: Exchange) -> Tensor:
     """Return version 0, float32 [exchanged], from `parameters` [d].
 
     The moments are a guess: gradients have a norm of about 1, to which they are usually clipped, so a mean square of 1
-    / d.
+    / d. Where values travel encrypted it is the sum of no update: the run begins with parameters of 0.
     """
     vector = torch.zeros(exchange.exchanged, dtype=torch.float32)
+    if exchange.digits:
+        if parameters.any():
+            raise InputError("the encrypted parameters do not begin at 0; train adapters with `train: b_only`")
+        return vector
     vector[: exchange.trained] = parameters
     if exchange.moments:
         tell(torch.full_like(parameters, 1.0 / exchange.trained), exchange, vector)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from barnraise.account.account import manifest
 from barnraise.assembly.exporting import tokenizer_files
+from barnraise.assembly.opening import terms_of
 from barnraise.core.errors import BarnraiseError, StorageError
 from barnraise.ledger import StoredCheckpoint
 from barnraise.ledger.tensor_files import read
@@ -25,6 +26,9 @@ class ModelCheck(Check):
 
     def end(self) -> None:
         folder = self.subject.run.model
+        if terms_of(self.subject.run) is not None:
+            self.leave("the exported model", "its parameters are encrypted in the run directory")
+            return
         if not folder.is_dir():
             self.leave("the exported model", "there is none yet")
             return

@@ -49,9 +49,9 @@ from barnraise.core.types import (
     Telemetry,
     Text,
 )
-from barnraise.wire.private import Private
+from barnraise.wire.private import Encrypted, Private
 
-PROTOCOL_VERSION = 16
+PROTOCOL_VERSION = 17
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""
@@ -191,7 +191,8 @@ class Uplink(msgspec.Struct, frozen=True):
     keep: Finite  # share of the residual that the worker trains on with
     clip: Finite | None
     normalize_steps: Count  # scale an update to this number of local steps (FedNova); 0: unscaled
-    masks: Masks | None = None  # None: updates are sent in clear
+    masks: Masks | None = None  # None: updates are not masked
+    encryption: Encrypted | None = None  # None: they are not encrypted
 
 
 class Downlink(msgspec.Struct, frozen=True):

@@ -47,6 +47,10 @@ def make_executor(
 def fit_of(manifest: Manifest, meta: Meta, settings: WorkerSettings, options: WorkerOptions, room: int) -> MemoryFit:
     """Return how the run fits into `room` bytes; RunFailedError or ModelError when none or not this worker can."""
     require_settings(settings)
+    if settings.uplink.encryption is not None:
+        from barnraise.worker.encrypting import key_of
+
+        key_of(options.safeguards.key_file, settings.uplink.encryption)
     instead = LEND_MORE if options.means.lent().memory_bytes == room else REMEDY
     return fit(manifest, meta, settings, room, options.means.device, instead=instead)
 
@@ -80,7 +84,12 @@ def build_executor(
     module = build_exchanged(manifest.model, exchange_of(manifest, settings), options.cache)
     trainer = make_trainer(module, settings, options.means, tokens, problem)
     dataset = own or Dataset.open(options.cache, partial=True)
-    return make(trainer, dataset, settings, options.means.slowdown)
+    executor = make(trainer, dataset, settings, options.means.slowdown)
+    if (terms := settings.uplink.encryption) is not None:
+        from barnraise.worker.encrypting import model_key
+
+        executor.unlock(model_key(options.safeguards.key_file, terms, trainer.flat.layout.size))
+    return executor
 
 
 def make_trainer(
@@ -149,9 +158,9 @@ def restore_moments(
 
 def require_masks(settings: WorkerSettings, options: WorkerOptions) -> None:
     """Refuse a run without masks where its owner named trustees; InputError."""
-    if options.trustees is not None and settings.uplink.masks is None:
+    if (roster := options.safeguards.trustees) is not None and settings.uplink.masks is None:
         raise InputError(
-            f"this run masks no updates, but --trustees {options.trustees.source} asks for masks: ask the host, or "
+            f"this run masks no updates, but --trustees {roster.source} asks for masks: ask the host, or "
             "join without --trustees if the controller may read your updates"
         )
 
@@ -161,4 +170,4 @@ def identify(executor: TaskExecutor, welcome: Welcome, options: WorkerOptions) -
     from barnraise.worker.masking import MaskedMember
 
     run = RunId(welcome.run, options.server_key)
-    executor.identify(MaskedMember(run, welcome.node, options.keys.signer, options.trustees))
+    executor.identify(MaskedMember(run, welcome.node, options.keys.signer, options.safeguards.trustees))

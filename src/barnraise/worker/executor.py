@@ -32,7 +32,6 @@ from barnraise.core.types import (
     Contribution,
     Evaluate,
     Flush,
-    Masked,
     News,
     NodeProfile,
     Ranges,
@@ -45,6 +44,7 @@ from barnraise.data.batches import Batch, Rows, batches
 from barnraise.data.ranges import distinct
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange, moments_behind
+from barnraise.privacy.encryption.digits import num_digits
 from barnraise.privacy.examples.poisson import poisson_batches
 from barnraise.privacy.gaussian import SecretStream
 from barnraise.training.local import LocalTrainer
@@ -52,6 +52,7 @@ from barnraise.training.problem import cautious
 from barnraise.training.repeatable import Repeatable
 from barnraise.wire.messages import Included, WorkerSettings
 from barnraise.worker.device_session import DevicePath, DeviceSession
+from barnraise.worker.encrypting import ModelKey, OpenedReplica, hiding
 from barnraise.worker.masking import Mask, MaskedMember
 from barnraise.worker.noise_stage import ClippedNoise
 from barnraise.worker.past import Past, Perturbed, Versions
@@ -72,27 +73,22 @@ class WorkerExecutor:
 
     def __init__(self, trainer: LocalTrainer, dataset: Dataset, settings: WorkerSettings, slowdown: float = 0.0):
         self.uplink, self.downlink = uplink, downlink = settings.uplink, settings.downlink
-        self.codecs = [
-            compression.create(uplink.codec, **uplink.options | given)
-            for given in ([{"ratio": ratio} for ratio in uplink.ratios] or [{}])
-        ]
-        self.trainer, self.dataset, self.slowdown = trainer, dataset, slowdown
-        layout = trainer.flat.layout
-        exchange = Exchange(layout, moments_behind(layout) if settings.shares else None)
-        self.published = Replica(
-            exchange.exchanged,
-            compression.create(downlink.codec, **downlink.options),
-            follows=downlink.version_momentum != 0.0 or settings.stateless,
-            last=settings.stateless,
-        )
+        given: list[dict[str, float]] = [{"ratio": ratio} for ratio in uplink.ratios] or [{}]
+        self.codecs = [compression.create(uplink.codec, **uplink.options | one) for one in given]
+        layout, self.trainer, self.dataset, self.slowdown = trainer.flat.layout, trainer, dataset, slowdown
+        digits = num_digits(layout.size) if uplink.encryption is not None else 0
+        exchange = Exchange(layout, moments_behind(layout) if settings.shares else None, digits=digits)
+        decoder = compression.create(downlink.codec, **downlink.options)
+        follows = downlink.version_momentum != 0.0 or settings.stateless
+        self.published = Replica(exchange.exchanged, decoder, follows=follows, last=settings.stateless)
         self._crew, self._timer = Crew(torch.get_num_threads(), gives_way=True), ProtectionTimer()
+        self.model = OpenedReplica(layout.size, self.published, self._timer) if digits else self.published
         last = compression.create(uplink.last) if uplink.last else None
         self.sent_in = [*self.codecs, *([last] if last else [])]  # by the number in a contribution
         for codec in self.sent_in:
             codec.crew = self._crew
         on_device = trainer.exchanges_on_device and self.codecs[0].selects_on_devices and not settings.stateless
         masks, private = uplink.masks, settings.private
-        clip = private.clip if private is not None else math.inf
         self.path = (DevicePath if on_device else UpdatePath)(
             self.codecs[0],
             error_feedback=uplink.error_feedback,
@@ -102,17 +98,17 @@ class WorkerExecutor:
             update_clip=uplink.clip,
             last=last,
             crew=self._crew,
-            mask=Mask(masks, self.codecs[0], self._timer, clip) if masks is not None else None,
+            mask=hiding(settings, self.codecs[0], self.model, self._timer),
         )
         if private is not None and not private.rate:
             noise = private.noise if masks is None or not masks.deviation else 0.0  # it is added under the masks
             self.path.insert(ClippedNoise(private.clip, noise, self._crew, self._timer))
         self._private, self._stream, self._exchange, self.queue = private, SecretStream(), exchange, WorkQueue()
         self.course: TaskSession = (
-            StatelessSession(self.published, trainer, Repeatable(trainer, exchange))
+            StatelessSession(self.model, trainer, Repeatable(trainer, exchange))
             if settings.stateless
             else (DeviceSession if on_device else StatefulSession)(
-                self.published, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
+                self.model, trainer, self.path, downlink=downlink, crew=self._crew, queue=self.queue
             )
         )
         self.payloads: dict[int, SentUpdate] = {}
@@ -124,13 +120,10 @@ class WorkerExecutor:
     @property
     def replica(self) -> Tensor:
         """Return the replica's version, float32 [d]."""
-        return self.published.parameters
+        return self.model.parameters
 
     def update(self, news: News, fetched: Fetched) -> int:
-        """Apply the updates of `news` in order to the replica: the version it is at, or -1 when it is void.
-
-        A running task takes it in after its current step.
-        """
+        """Apply the updates of `news` to the replica, in a task after its step: its version, or -1 when it is void."""
         return self.published.update(news, fetched)
 
     def rest(self, began: float, busy: float) -> None:
@@ -160,10 +153,11 @@ class WorkerExecutor:
         parameters that are not finite: they are dropped, and the next task starts from the published version.
         """
         began, busy, course = time.monotonic(), self.busy(), self.course
+        self.model.require()
         course.begin(task)
 
         def after_step(step: int) -> bool:
-            self.published.steps += 1
+            self.model.steps += 1
             on_step(step)
             self.rest(began, busy)
             course.take_in(task, step)
@@ -211,23 +205,24 @@ class WorkerExecutor:
     def _encoded(self, task: Train, ends: Ends, steps: int, *, leaving: bool = False) -> SentUpdate:
         """Encode the update of `steps` steps of the task, which led from one end (overwritten) to the other."""
         self.path.codec = self.codecs[task.rung]
-        if isinstance(task, Masked) and self.path.mask is not None:
+        if self.path.mask is not None:
             age = max(0, self.published.version - task.base)
             self.path.mask.begin(task, steps, age, self.published.digest_of(task.base))
         covered, scale, (start, reached) = self._covered(task), self.scale(steps), ends[:2]
         return self.path.send(start, reached, version=task.support, covered=covered, scale=scale, leaving=leaving)
 
     def _covered(self, task: Train) -> Ranges:
-        """Return the parameters that a task updates; PayloadError where they are not in the vector."""
-        if reason := fault(task.parameters, len(self.replica)):
+        """Return the parameters that a task updates, all by a ciphertext; PayloadError where the vector lacks some."""
+        if reason := fault(task.parameters, len(self.published.parameters)):
             raise PayloadError(f"the ranges of task {task.id}: {reason}")
-        return task.parameters
+        return task.parameters if self.model is self.published else (0, len(self.replica))
 
     def before(self, task: Evaluate, fetched: Fetched) -> Tensor:
         """Return the version that a task measures: the replica, or a copy in which deltas are undone."""
+        self.model.require()
         if not task.back:
             return self.replica
-        return Past(self.published, task.base, task.back, fetched).at(task.version)
+        return self.model.read(Past(self.published, task.base, task.back, fetched).at(task.version))
 
     def audit(self, task: Audit, fetched: Fetched, on_step: Callable[[int], None]) -> Sketched:
         """Repeat `task.train`: a stateless one by its transcript, any other one as a node without state.
@@ -343,8 +338,13 @@ class WorkerExecutor:
 
     def identify(self, member: MaskedMember) -> None:
         """Tell the stage of masks whose updates it hides."""
-        if self.path.mask is not None:
+        if isinstance(self.path.mask, Mask):
             self.path.mask.membership = member
+
+    def unlock(self, key: ModelKey) -> None:
+        """Give the key to the model's replica, which decrypts versions, and thereby to the stage that encrypts."""
+        assert isinstance(self.model, OpenedReplica), "versions are encrypted"
+        self.model.key = key
 
     @property
     def overhead(self) -> float:
@@ -353,7 +353,7 @@ class WorkerExecutor:
 
     def prove(self, told: Included) -> str:
         """Return why it is not proven that a version has this process's masked update; empty when it is."""
-        return self.path.mask.prove(told) if self.path.mask is not None else "this run masks no updates"
+        return self.path.mask.prove(told) if isinstance(self.path.mask, Mask) else "this run masks no updates"
 
     def newly_skipped(self) -> tuple[int, str]:
         """Return how many steps the trainer skipped since the last call, and why; 0 and "" where it skipped none."""

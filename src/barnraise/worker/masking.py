@@ -15,7 +15,7 @@ import torch
 from barnraise.compression.base import Codec
 from barnraise.compression.feedback import gathered
 from barnraise.core.errors import PayloadError, RunFailedError
-from barnraise.core.types import Masked
+from barnraise.core.types import Masked, Train
 from barnraise.privacy.masking.committee import Committee
 from barnraise.privacy.masking.lists import MemberEntry, counted, decode_list, entry_of
 from barnraise.privacy.masking.noise_share import NoiseShare
@@ -72,11 +72,13 @@ class Mask(WorkerStage):
         self._next: _Next | None = None
         self._own: dict[int, tuple[MemberEntry, Committee]] = {}
 
-    def begin(self, task: Masked, steps: int, age: int, model: str) -> None:
+    def begin(self, task: Train, steps: int, age: int, model: str) -> None:
         """Take the terms of the next update: of `steps` steps of `task`, `age` versions old as it is encoded.
 
-        `model` is the digest of the version that the task began at.
+        `model` is the digest of the version that the task began at. PayloadError for a task without terms of masks.
         """
+        if not isinstance(task, Masked):
+            raise PayloadError(f"task {task.id} names no committee, but updates are masked")
         freshness = self.settings.freshness[min(age, len(self.settings.freshness) - 1)]
         of_work = task.weight * steps / max(1, task.local_steps) if self._noise is None else 1.0
         self._next = _Next(task, freshness * of_work, model)

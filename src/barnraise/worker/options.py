@@ -73,14 +73,25 @@ class Given(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
+class Safeguards:
+    """The parts of a run's protection that the worker's owner knows, and that no controller chooses.
+
+    `trustees` names those that the owner accepts: it works for a run that masks updates for them alone; None: for any
+    run. `key_file` has the key to an encrypted run.
+    """
+
+    trustees: TrusteeRoster | None = None
+    key_file: str = ""
+
+
+@dataclass(frozen=True)
 class WorkerOptions:
     """The controller's address, the worker's identity, and its means.
 
     `uri` is one address, or two with a space between, the second for a network that blocks the first. With an `invite`
     the worker enrols first; without one its key is on the ledger already (a local worker). `former` are the keys that
     `keys` replace, if this worker is known by them. `cache` holds token shards between runs, `moments` is the file of
-    the optimizer's, `replica` the folder of the model's newest version, None to keep none. `trustees` names those that
-    its owner accepts: it works for a run that masks updates for them alone; None: for any run. `own` are the owner's
+    the optimizer's, `replica` the folder of the model's newest version, None to keep none. `own` are the owner's
     files, for a run whose rows stay with their nodes.
     """
 
@@ -94,8 +105,8 @@ class WorkerOptions:
     invite: Invite | None = field(default=None, repr=False)
     means: Means = Means()
     former: Keys | None = field(default=None, repr=False)
-    trustees: TrusteeRoster | None = None
     own: OwnFiles | None = None
+    safeguards: Safeguards = Safeguards()
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
         shell.say(remark)
     if own is None:
         fetcher.cache.on_deleted = executor.dataset.forget
-    fetcher.limit = max(fetcher.limit, 8 * manifest.trained + 4096)
+    fetcher.limit = max(fetcher.limit, 8 * max(manifest.trained, len(executor.published.parameters)) + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
     kept, held, disk = await _restore(shell, executor, welcome, manifest)
     fetcher.held, fetcher.cache.limit = executor.published, disk
@@ -200,7 +200,7 @@ async def _restore(
             )
         else:
             shell.say(f"the optimizer's moments are not kept on disk: they need {bytes_text(size)} of --max-disk")
-    size = 2 * FLOAT * len(executor.replica)
+    size = 2 * FLOAT * len(executor.published.parameters)
     if options.replica is not None:
         if size <= disk / 2:
             disk -= size

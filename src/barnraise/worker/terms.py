@@ -5,7 +5,7 @@ A run that cannot work here ends with a reason, not with a machine that swaps or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -15,6 +15,7 @@ from barnraise.data.columns import copied_bytes
 from barnraise.data.meta import Meta
 from barnraise.models import config, memory
 from barnraise.models.exchange.record import Exchange
+from barnraise.privacy.encryption.digits import num_digits
 from barnraise.training.catalog import COMPILES, DECAYING, INNER, PRECISIONS
 from barnraise.wire.manifest import Manifest
 from barnraise.wire.messages import WorkerSettings
@@ -73,6 +74,8 @@ def exchange_of(manifest: Manifest, settings: WorkerSettings) -> Exchange:
         raise RunFailedError(
             f"the controller exchanges what this worker cannot train ({error}); install the version of the controller"
         ) from None
+    if settings.uplink.encryption is not None:
+        exchange = replace(exchange, digits=num_digits(exchange.trained))
     if exchange.trained != manifest.trained:
         raise RunFailedError(
             f"the controller's manifest speaks of {manifest.trained} parameters, but its model has {exchange.trained}"

@@ -17,6 +17,7 @@ from barnraise.compression.feedback import ErrorFeedback
 from barnraise.core import ranges
 from barnraise.core.threads import Crew
 from barnraise.core.types import Blob, Ranges
+from barnraise.worker.encrypting import Encrypt
 from barnraise.worker.masking import Bound, Mask
 from barnraise.worker.stages import Addition, Clip, Difference, Draft, Encode, Feedback, WorkerStage
 
@@ -55,8 +56,8 @@ class UpdatePath:
     With `fragments` a contribution is of ranges of the parameters, and the residual holds the others' progress. `keep`
     is the share of the residual that the worker trains on with, so that its own progress does not wait for the wire.
     `last` is a denser codec for the contribution after which it leaves: the part that one leaves out is lost. The
-    `crew` shares elementwise work. A `mask` hides what is sent. `free` is given the vector that a sent update no longer
-    needs.
+    `crew` shares elementwise work. A `mask`, or a cipher, hides what is sent. `free` is given the vector that a
+    sent update no longer needs.
     """
 
     difference, clip, feedback_kind = Difference, Clip, ErrorFeedback
@@ -72,7 +73,7 @@ class UpdatePath:
         fragments: bool = False,
         last: Codec | None = None,
         crew: Crew | None = None,
-        mask: Mask | None = None,
+        mask: Mask | Encrypt | None = None,
         free: Callable[[Tensor], None] = lambda vector: None,
     ) -> None:
         self.codec, self.keep, self.last, self.free = codec, keep, last, free

@@ -165,6 +165,18 @@ def test_check_tells_the_size_of_a_masked_update_and_that_no_update_is_read(
     assert "no contributions: single updates are masked" in out
 
 
+def test_check_tells_the_size_and_the_row_of_an_encrypted_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adapter = RUN.replace("batch_size: 4", "batch_size: 4, compression: none, adapter: {rank: 2, train: b_only}")
+    section = f"privacy: {{homomorphic_encryption: {{key: club/{'0a' * 16}, nodes: 2}}}}\nevaluation: {{by: workers}}\n"
+    (folder / "run.yaml").write_text(adapter + section)
+    assert run("check", "run.yaml", "--serve") == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"of [\d,]+ tokens, [\d.]+ kB each \(encrypted\)", out)
+    assert "no contributions: single updates are masked, encrypted or noised" in out
+    assert "privacy        homomorphic encryption. curious host: " in out
+    assert "what two owners, or one alone, say it is" not in err, "all workers have the key, and are trusted"
+
+
 def test_other_names_of_keys_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for controller, told in (("max_staleness: 7, gradient_clip_norm: 1", "2 keys"), ("lease: 1.3", "")):
         (folder / "run.yaml").write_text(RUN + f"controller: {{{controller}}}\n")

@@ -47,6 +47,22 @@ def test_each_protection_has_its_share() -> None:
     assert "alpha about" in str(both)
 
 
+def test_encryption_costs_less_of_longer_tasks() -> None:
+    adapters = {"adapter": {"kind": "lora", "rank": 2, "train": "b_only"}}
+    privacy = {"homomorphic_encryption": {"key": "club/" + "0a" * 16, "nodes": 1}}
+    shares = []
+    for steps in (4, 40):
+        training = {"local_steps": steps, "batch_size": 4, "compression": "none"} | adapters
+        content = RUN | {"training": training, "privacy": privacy, "evaluation": {"by": "workers"}}
+        plan = resolve(load(content), purpose=Purpose.SERVE)
+        cost = estimate(plan)
+        assert cost.sizes.contribution_bytes > 98_304, "a block of residues of 48 bits"
+        told = overhead(plan, cost)
+        assert told is not None
+        shares.append(told.shares["encryption"])
+    assert shares[0] == pytest.approx(10 * shares[1])
+
+
 def test_a_large_overhead_is_told_with_a_remedy() -> None:
     assert "training.local_steps" in str(Overhead(WARNED_OVERHEAD + 0.1, {"masks": 0.3}, 100))
     assert "training.local_steps" not in str(Overhead(WARNED_OVERHEAD - 0.1, {"masks": 0.1}, 100))

@@ -51,6 +51,9 @@ def test_no_mode_keeps_the_rows_of_a_host_from_the_host(mode: str) -> None:
 def test_an_available_mode_is_one_that_a_run_file_can_have() -> None:
     assert threats.modes_of(load(RUN)) == (threats.PLAIN,)
     assert MODES[threats.PLAIN].available
+    encrypted = RUN | {"privacy": {"homomorphic_encryption": {"key": "club/" + "0a" * 16}}}
+    assert threats.modes_of(load(encrypted)) == (threats.ENCRYPTION,)
+    assert MODES[threats.ENCRYPTION].available
 
 
 def test_check_prints_the_row_as_data() -> None:

@@ -13,7 +13,7 @@ from barnraise.privacy.masking.roster import TrusteeRoster
 from barnraise.transport import Keys
 from barnraise.wire.messages import Masks
 from barnraise.worker.building import require_masks
-from barnraise.worker.options import WorkerOptions
+from barnraise.worker.options import Safeguards, WorkerOptions
 
 from ...masked_runs import SETTINGS
 
@@ -21,7 +21,9 @@ MASKS = Masks(value_bits=12, most_members=8, limit=0.5, size=300, colluding=1, g
 
 
 def options(roster: TrusteeRoster | None) -> WorkerOptions:
-    return WorkerOptions("zmq://127.0.0.1:1", "key", "ann", Keys.generate(), Path("data"), trustees=roster)
+    return WorkerOptions(
+        "zmq://127.0.0.1:1", "key", "ann", Keys.generate(), Path("data"), safeguards=Safeguards(roster)
+    )
 
 
 def test_a_worker_whose_owner_named_trustees_refuses_a_run_without_masks() -> None:

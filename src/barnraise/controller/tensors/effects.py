@@ -6,6 +6,7 @@ meanwhile, and returns the work, which a thread then does. `state/effects.py` ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -120,7 +121,12 @@ def _list_members(tensors: Tensors, effect: ListMembers) -> Work:
 
 
 def _evaluate(tensors: Tensors, effect: Evaluate) -> Work:
-    """Measure the newest version (or the average up to it), which is the requested one or a little younger."""
+    """Measure the newest version (or the average up to it), which is the requested one or a little younger.
+
+    The controller cannot measure an encrypted version: it answers that there is no loss.
+    """
+    if tensors.evaluator.exchange.digits:
+        return lambda: Evaluated(effect.epoch, tensors.server.version, math.nan)
 
     def newest() -> tuple[int, Any]:
         return tensors.server.version, tensors.evaluator.model_of(tensors.server.average)

@@ -19,6 +19,7 @@ from torch import Tensor
 from barnraise.aggregation.base import Rule
 from barnraise.compression.base import Codec, Reader
 from barnraise.controller.state.actions import Slot
+from barnraise.controller.tensors.adder import Adder
 from barnraise.controller.tensors.cow_snapshot import CopyOnWriteSnapshot
 from barnraise.controller.tensors.stages.arriving import Arrival
 from barnraise.controller.tensors.stages.base import Making, ReadPayload, Row, Step, Sum
@@ -59,10 +60,10 @@ class ParameterServer:
     `rule`, `downlink` and `outer` are policies of their families; `codecs` are those of contributions, by their
     numbers. `alike`: nodes weigh alike instead of by their tokens, as their updates are scaled to equal steps
     (FedNova). Moments are published behind the parameters from `moments_start` on. `average`: see `Publish`. An
-    `unmasker` makes the sums of masked updates. `parameters` and all of `state` are changed in place: a caller that
-    wants to keep a version freezes it (`watch`) or copies it before the next is made. Not thread-safe: one thread makes
-    versions and reads the state. `threads` share the work in spans of `chunk` elements or a few more, a multiple of the
-    codecs' blocks.
+    `unmasker` makes the sums of masked updates, an `adder` those of encrypted ones, whose `parameters` are digits.
+    `parameters` and all of `state` are changed in place: a caller that wants to keep a version freezes it (`watch`) or
+    copies it before the next is made. Not thread-safe: one thread makes versions and reads the state. `threads` share
+    the work in spans of `chunk` elements or a few more, a multiple of the codecs' blocks.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ParameterServer:
         threads: int = 1,
         chunk: int = SPAN,
         unmasker: Unmasker | None = None,
+        adder: Adder | None = None,
     ) -> None:
         self.version, self.codecs, self.outer = version, tuple(codecs), outer
         crew = downlink.crew = Crew(threads)
@@ -87,8 +89,8 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.unmasker = unmasker
-        self.looks = of_payload(self.codecs, unmasker)
+        self.unmasker, self._adder = unmasker, adder
+        self.looks = of_payload(self.codecs, unmasker or adder)
         self.stages = of_version(
             self._preserve,
             self._publish,
@@ -199,6 +201,9 @@ class ParameterServer:
             assert self.unmasker is not None, "a masked run has one"
             groups = self.unmasker.sums(version, slots, masks, read)
             slots, sums, left_out = (), groups.sums, groups.left_out
+        elif self._adder is not None:  # a rate would be a factor of a ciphertext
+            slots, sums = (), self._adder.sums(version, slots, read, self.parameters)
+            rate, scales = 1.0, ()
         size, exposed = len(self.parameters), len(left_out)
         making = Making(version, slots, read, rate, scales, size=size, sums=sums, exposed=exposed)
         if sums or any(slot.contributions and not slot.excluded for slot in slots):

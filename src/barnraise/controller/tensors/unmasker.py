@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from barnraise.compression.base import Array
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.state.effects import Listed, ListMembers
 from barnraise.controller.tensors.stages.arriving import Arrival, Look
-from barnraise.controller.tensors.stages.base import ReadPayload, Sum
+from barnraise.controller.tensors.stages.base import ReadPayload, Sum, Whole
 from barnraise.core.errors import CorruptionError, PayloadError, VersionRefusedError
 from barnraise.core.types import Contribution
 from barnraise.privacy.masking.lists import MemberList, entry_of, groups_of
@@ -20,22 +19,6 @@ from barnraise.privacy.masking.payload import UpdateOrigin, parse
 from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.sums import GroupSums
 from barnraise.privacy.masking.terms import MaskTerms
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A vector in memory, float32 [d], as the total of a sum."""
-
-    values: Array
-
-    @property
-    def largest(self) -> float:
-        """Return the largest magnitude."""
-        return float(np.abs(self.values).max(initial=0.0))
-
-    def read(self, start: int, out: Array) -> None:
-        """Read the elements from `start` on."""
-        np.copyto(out, self.values[start : start + out.size])
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,15 @@ MOST_MOVED = UNIT * LARGEST
 class Exchange:
     """The vector that travels: `layout` places the trained parameters, `moments` their second moments, if published.
 
-    Between the two are zeros up to a multiple of the codecs' chunks. `name` is what the manifest says: the kind, its
-    options, and the frozen parts of the module that a worker fetches by digest.
+    Between the two are zeros up to a multiple of the codecs' chunks. With `digits` the values travel encrypted: in
+    their place is a ciphertext of that many float32 digits (`privacy.encryption.digits`). `name` is what the manifest
+    says: the kind, its options, and the frozen parts of the module that a worker fetches by digest.
     """
 
     layout: Layout
     moments: Layout | None = None
     name: ExchangeName = FULL_MODEL
+    digits: int = 0
 
     @classmethod
     def of(cls, config: Mapping[str, Any], name: ExchangeName = FULL_MODEL, *, moments: bool = False) -> Exchange:
@@ -64,7 +66,7 @@ class Exchange:
     @property
     def exchanged(self) -> int:
         """Return the number of values that travel: the vector's length."""
-        return (self.moments or self.layout).size
+        return self.digits or (self.moments or self.layout).size
 
     @property
     def moments_start(self) -> int | None:

@@ -12,7 +12,7 @@ from barnraise.core.errors import InputError, PayloadError
 from . import keys
 from .envelope import Agreement, Ciphertext
 from .residues import Residues
-from .scheme import DEGREE, SCALE, SLOTS, largest_noise, num_blocks
+from .scheme import DEGREE, SLOTS, num_blocks
 from .seal_format import SealFrame
 
 Values: TypeAlias = npt.NDArray[np.float32]
@@ -30,7 +30,7 @@ class KeyHolder:
         self._library = keys.tenseal()
         self._context = key.context
         self._agreement = agreement
-        self._frame = SealFrame(self._encrypted(np.zeros(SLOTS)))
+        self._frame = SealFrame(self._encrypted(np.zeros(SLOTS)), agreement.budget.scale)
 
     def encrypt(self, values: Values, weight: float = 1.0) -> Ciphertext:
         """Return `weight` times the values, encrypted; InputError when they exceed what a sum can hold.
@@ -66,21 +66,21 @@ class KeyHolder:
             slots = self._decrypted(block)
             np.rint(slots, out=out)
             noise = float(np.abs(slots - out).max())
-            if not noise <= largest_noise(terms):
+            if not noise <= budget.noise(terms):
                 raise PayloadError(
                     f"a decrypted value is {noise:.3g} steps from the next whole one, a sum of {terms} updates at most "
-                    f"{largest_noise(terms):.3g}: it was encrypted with another key, or is no sum of updates"
+                    f"{budget.noise(terms):.3g}: it was encrypted with another key, or is no sum of updates"
                 )
         largest = float(np.abs(whole).max())
-        if largest > terms * budget.levels:
+        if largest > budget.largest(terms):
             raise PayloadError(
-                f"a decrypted sum of {largest:.0f} steps, {terms} updates reach {terms * budget.levels} at most: "
+                f"a decrypted sum of {largest:.0f} steps, {terms} updates reach {budget.largest(terms)} at most: "
                 "it is no sum of updates"
             )
         return whole.reshape(-1)[: self._agreement.values] * budget.step
 
     def _encrypted(self, block: npt.NDArray[np.float64]) -> bytes:
-        return bytes(self._library.ckks_vector(self._context, block.tolist(), SCALE).serialize())
+        return bytes(self._library.ckks_vector(self._context, block.tolist(), self._agreement.budget.scale).serialize())
 
     def _decrypted(self, block: Residues) -> npt.NDArray[np.float64]:
         try:

@@ -45,6 +45,7 @@ class CiphertextHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: _Count
     parties: _Count
     bound: float
+    reach: float
     terms: _Count
 
 
@@ -86,6 +87,7 @@ class Agreement:
             values=self.values,
             parties=self.budget.parties,
             bound=self.budget.bound,
+            reach=self.budget.reach,
             terms=terms,
         )
 

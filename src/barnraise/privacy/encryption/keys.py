@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,11 @@ class SecretKey:
     id: str
     context: Any
 
+    @property
+    def name(self) -> str:
+        """Return the key's name and id, by which run files name it."""
+        return f"{self.run}/{self.id}"
+
     def __repr__(self) -> str:
         return f"SecretKey(run={self.run!r}, id={self.id!r})"
 
@@ -50,6 +56,15 @@ def tenseal() -> Any:
             "encryption needs TenSEAL, which is not installed; pip install 'barnraise[privacy]'"
         ) from error
     return library
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a key; InputError where it cannot stand in a run file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
+        raise InputError(
+            f"'{printable(name, 80)}' cannot name a key: use up to 64 letters, digits, '_', '.' and '-' (--name)"
+        )
+    return name
 
 
 def make(run: str) -> SecretKey:

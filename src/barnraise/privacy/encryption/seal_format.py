@@ -16,7 +16,7 @@ import numpy as np
 from barnraise.core.errors import InputError
 
 from .residues import Residues
-from .scheme import DEGREE, SCALE, SLOTS
+from .scheme import DEGREE, SLOTS
 
 _HEADER = struct.Struct("<HBBBBHQ")
 """SEAL's header: magic, its size, major and minor version, mode of compression, reserved, size in bytes."""
@@ -52,9 +52,9 @@ def _seal_bytes(vector: bytes) -> bytes:
 
 
 class SealFrame:
-    """The bytes around the residues of a ciphertext, learned from one that this machine made."""
+    """The bytes around the residues of a ciphertext, learned from one that this machine made with this `scale`."""
 
-    def __init__(self, vector: bytes) -> None:
+    def __init__(self, vector: bytes, scale: int) -> None:
         header, raw = _unpacked(_seal_bytes(vector))
         frame = len(raw) - _RESIDUES_BYTES
         if not 0 < frame <= _MOST_FRAME_BYTES:
@@ -69,7 +69,7 @@ class SealFrame:
         self._before = (
             b"\x0a" + _varint(len(counts)) + counts + b"\x12" + _varint(_HEADER.size + len(raw)) + whole + self._frame
         )
-        self._after = b"\x19" + struct.pack("<d", SCALE)
+        self._after = b"\x19" + struct.pack("<d", scale)
 
     def residues(self, vector: bytes) -> Residues:
         """Return the residues [2, DEGREE] of a serialised vector that this machine encrypted."""

@@ -8,7 +8,7 @@ import pytest
 
 from barnraise.core.errors import InputError
 from barnraise.privacy.encryption import scheme
-from barnraise.privacy.encryption.scheme import SumBudget, largest_noise
+from barnraise.privacy.encryption.scheme import SumBudget
 
 
 def is_prime(number: int) -> bool:
@@ -29,19 +29,33 @@ def test_the_modulus_is_the_second_largest_prime_of_its_kind() -> None:
     assert primes[1] == scheme.MODULUS
 
 
-@pytest.mark.parametrize("parties", [1, 2, 8, 32, scheme.MOST_PARTIES])
+@pytest.mark.parametrize("parties", [1, 2, 8, 32, 512, 513, 4096, scheme.MOST_PARTIES])
 def test_a_full_sum_with_its_noise_stays_below_half_of_the_modulus(parties: int) -> None:
     budget = SumBudget(parties, 1.0)
-    noise = 20 * scheme.NOISE * scheme.SCALE * math.sqrt(parties)
-    assert parties * budget.levels * scheme.SCALE + noise < scheme.MODULUS / 2
-    assert largest_noise(parties) < 0.5
+    noise = 20 * scheme.RAW_NOISE * math.sqrt(parties)
+    assert parties * budget.levels * budget.scale + noise < scheme.MODULUS / 2
+    assert budget.noise(parties) < 0.5
+
+
+@pytest.mark.parametrize("parties", [4096, 65536, scheme.MOST_PARTIES])
+def test_a_sum_of_a_whole_run_has_steps_as_fine_as_its_reach_allows(parties: int) -> None:
+    budget = SumBudget(parties, 1.0, reach=1.0, error=math.inf)
+    assert 2**-29 < budget.step < 2**-23
+    most = budget.largest(parties) * budget.scale + 20 * scheme.RAW_NOISE * math.sqrt(parties)
+    assert most < scheme.MODULUS / 2
+    assert budget.levels * budget.step == pytest.approx(1.0)
+
+
+def test_a_reach_beyond_all_updates_at_their_bound_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the largest value of a sum is 9\.0, must be from 2, .* to 8"):
+        SumBudget(4, 2.0, reach=9.0)
 
 
 @pytest.mark.parametrize(
     ("parties", "bound", "said"),
     [
-        (0, 1.0, "0 ciphertexts in one sum, but its noise allows 1 to 512"),
-        (513, 1.0, "let fewer updates close a version"),
+        (0, 1.0, "0 ciphertexts in one sum, but its noise allows 1 to 1048576"),
+        (1048577, 1.0, "let fewer updates close a version"),
         (2, math.inf, "the bound of encrypted values is inf"),
         (2, math.nan, "must be from 1e-30 to 1e30"),
         (2, -1.0, "must be from 1e-30 to 1e30"),

@@ -20,7 +20,7 @@ def encrypted(values: np.ndarray) -> bytes:
 
 
 def test_residues_go_through_a_frame_and_back() -> None:
-    frame = SealFrame(encrypted(np.zeros(SLOTS)))
+    frame = SealFrame(encrypted(np.zeros(SLOTS)), SCALE)
     found = frame.residues(encrypted(np.arange(SLOTS, dtype=float)))
     assert found.shape == (2, 8192)
     assert int(found.max()) < MODULUS
@@ -33,11 +33,11 @@ def test_a_ciphertext_of_another_form_is_refused() -> None:
     whole = encrypted(np.zeros(SLOTS))
     damaged = whole.replace(b"\x5e\xa1", b"\x00\x00", 1)
     with pytest.raises(InputError, match=r"install the version that constraints\.txt names"):
-        SealFrame(damaged)
+        SealFrame(damaged, SCALE)
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encrypted(np.zeros(SLOTS))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match="pyarrow, which is not installed"):
-        SealFrame(whole)
+        SealFrame(whole, SCALE)

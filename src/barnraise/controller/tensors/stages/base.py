@@ -96,6 +96,22 @@ class Vector(Protocol):
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A vector in memory, float32 [d], as the total of a sum."""
+
+    values: Array
+
+    @property
+    def largest(self) -> float:
+        """Return the largest magnitude."""
+        return float(np.abs(self.values).max(initial=0.0))
+
+    def read(self, start: int, out: Array) -> None:
+        """Read the elements from `start` on."""
+        np.copyto(out, self.values[start : start + out.size])
+
+
+@dataclass(frozen=True)
 class Sum:
     """The weighted sum of a cohort's updates of ranges of the parameters, in place of their rows.
 

@@ -43,12 +43,12 @@ from barnraise.training.base import OuterOptimizer
 _LIMIT = 0.99 * float(np.finfo(np.float32).max)  # a bound is a sum of a few roundings
 
 
-def of_payload(codecs: Sequence[Codec], masked: Look | None = None) -> Mapping[Inspection, list[Look]]:
-    """Return the stages of a payload's inspection, by its depth; `masked` looks at the headers of masked updates."""
+def of_payload(codecs: Sequence[Codec], hidden: Look | None = None) -> Mapping[Inspection, list[Look]]:
+    """Return the stages of a payload's inspection, by its depth; `hidden` looks at masked or encrypted updates."""
     return {
         "none": [],
-        "header": [masked or Headed(codecs)],
-        "full": [Decoded(codecs), Measured()],
+        "header": [hidden or Headed(codecs)],
+        "full": [hidden] if hidden else [Decoded(codecs), Measured()],
     }
 
 
