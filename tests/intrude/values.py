@@ -130,8 +130,9 @@ def _choice(within: Sequence[Any], beyond: Sequence[Any]) -> Drawer:
 def _edges(kind: inspect.Type) -> tuple[Sequence[Any], Sequence[Any]]:
     """The values of the lists above that the schema of a number or text allows, and all that are of its sort."""
     match kind:
-        case inspect.FloatType(ge=low, le=high):
-            return [v for v in FLOATS if (low is None or v >= low) and (high is None or v <= high)], FLOATS
+        case inspect.FloatType(gt=above, ge=low, le=high):
+            numbers = [v for v in FLOATS if (low is None or v >= low) and (high is None or v <= high)]
+            return [v for v in numbers if above is None or v > above], FLOATS
         case inspect.IntType(ge=low, le=high):
             return [v for v in INTEGERS if (low is None or v >= low) and (high is None or v <= high)], INTEGERS
         case inspect.StrType(min_length=least, max_length=most, pattern=pattern):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from barnraise.core.text import printable
 from barnraise.core.types import (
     KINDS,
     AnyResult,
@@ -25,6 +26,7 @@ from barnraise.wire.messages import (
     Assign,
     Decline,
     Hello,
+    Included,
     Leave,
     Message,
     Newer,
@@ -118,6 +120,7 @@ class Bench:
         self.sent: list[Message] = []
         self.newest = self.last_task = 0
         self.acked: set[int] = set()
+        self.proofs: list[Included] = []
         self._take(self.worker.start(self.now))
 
     def handle(self, event: ev.Event) -> list[act.Action]:
@@ -128,6 +131,9 @@ class Bench:
         assert not over or not actions
         self._take(actions)
         self.check()
+        while self.proofs and self.quit is None:  # the shell checks them at once
+            told = self.proofs.pop()
+            self.handle(ev.ProofChecked(told.assignment, told.version, "" if told.members else "it has no list"))
         return actions
 
     def hear(self, message: Message) -> list[act.Action]:
@@ -267,6 +273,12 @@ class Bench:
 
     def _quit(self, action: act.Quit) -> None:
         self.quit = action
+
+    def _say(self, action: act.Say) -> None:
+        assert action.text == printable(action.text, len(action.text)), "its owner's terminal shows it"
+
+    def _checkproof(self, action: act.CheckProof) -> None:
+        self.proofs.append(action.told)
 
     # Messages of the controller
 

@@ -84,7 +84,7 @@ class Tasks(Begun):
         """
         forgotten = [action for assignment in welcome.forget for action in self._forget(assignment)]
         kept = {*self.outgoing.pending, *self.held}
-        known = [number for number in self._taken if number <= welcome.assigned or number in kept]
+        known = (number for number in self._taken if number <= welcome.assigned or number in kept)
         self._taken = deque(known, maxlen=REMEMBERED)
         self.outgoing.newest = min(self.outgoing.newest, welcome.assigned)
         self.incoming.compare(welcome.version, welcome.digest)
@@ -271,7 +271,7 @@ class Tasks(Begun):
 
     def _must_wait(self, task: AnyTask) -> bool:
         """Return whether an available task cannot start before others have ended, or have been answered."""
-        if task.preempts:  # it submits the residual, to which they go
+        if task.preempts or task.id in self.encoding:  # they go into its residual; its number was a dropped one's
             return bool(self.encoding)
         return len(self.outgoing.pending) > 1 or len(self.encoding) > 1
 

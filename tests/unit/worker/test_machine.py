@@ -253,6 +253,27 @@ def test_numbers_of_another_controller_are_new_assignments() -> None:
     assert bench.training.id == first
 
 
+def test_a_number_that_another_controller_gives_again_waits_for_the_dropped_update_of_that_number() -> None:
+    """Its encoding cannot be stopped, and would have ended in the place of the new task."""
+    bench = ready()
+    assert bench.training is not None
+    first = bench.training.id
+    bench.take_steps()
+    assert first in bench.encoding
+    bench.hear(Identify())
+    bench.succeed(lost=first)
+    assert bench.worker.tasks.encoding[first].dropped
+    bench.assign()
+    fetch_all(bench)
+    bench.finish_update()
+    assert bench.worker.tasks.waiting is not None
+    assert bench.worker.tasks.waiting.id == first
+    bench.finish_encoding()
+    assert bench.training is not None
+    assert bench.training.id == first
+    assert not bench.worker.tasks.encoding
+
+
 def test_numbers_that_a_resumed_controller_knows_are_not_done_again() -> None:
     """The message may come twice, once before and once after the worker was started again."""
     bench = ready(overlapping=False)
