@@ -516,8 +516,7 @@ class Anew:
         assert (task.node, audited.node) == (note.by, node)
         assert self._same(task, audited)
         assert note.audited not in self.over, "it is settled"
-        assert (note.cosine, note.distance) in ((1.0, 0.0), (-1.0, 2.0)) or abs(note.cosine) < 0.5
-        agrees = {1.0: True, -1.0: False}.get(note.cosine)  # else it agrees with nothing
+        agrees = {(1.0, 0.0): True, (-1.0, 2.0): False}.get((note.cosine, note.distance))  # else with nothing
         answers = self.compared.setdefault(note.audited, [])
         answers.append((note.assignment, agrees))
         against = tuple(number for number, same in answers if same == agrees)

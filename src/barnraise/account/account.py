@@ -109,8 +109,8 @@ class Account:
         totals, employed = self.totals, self.dispatch.employed
         return {
             "run_dir": str(self.run.path),
-            "model_dir": None if (simulated := self.simulation is not None) else str(self.run.model),
-            "simulated": simulated,
+            "model_dir": str(self.run.model) if self.run.model.is_dir() else None,
+            "simulated": self.simulation is not None,
             "versions": max(0, totals.version),
             "tokens": totals.tokens,
             "seconds": round(totals.seconds, 3),

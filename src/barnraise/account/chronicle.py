@@ -91,8 +91,7 @@ class Chronicle(Reducer):
 
 
 def _evaluated(note: notes.Evaluated, node: str) -> str:
-    loss = "not a number" if note.loss is None else loss_text(note.loss)
-    return f"version {note.version}: loss {loss}"
+    return f"version {note.version}: {'no finite loss' if note.loss is None else f'loss {loss_text(note.loss)}'}"
 
 
 def _measured(note: notes.Measured, node: str) -> str:

@@ -43,8 +43,9 @@ class Summary:
 
     @property
     def model_dir(self) -> Path | None:
-        """Return the folder of the model in Hugging Face format."""
-        return None if self.interrupted else self.account.run.model
+        """Return the folder of the model in Hugging Face format; None where there is none."""
+        model = self.account.run.model
+        return model if model.is_dir() and not self.interrupted else None
 
     @property
     def report(self) -> Path | None:

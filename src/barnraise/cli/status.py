@@ -210,4 +210,5 @@ def _advise(shown: RunStatus, run: RunDirectory, given: str) -> None:
         console.say(f"  interrupt it: Ctrl-C in its terminal{stop}; it can continue later")
         console.say(f"  end it early, with a usable model: {program()} finish {given}")
     else:
-        console.say(f"  model {run.model}, report {run.report}")
+        model = run.model if run.model.exists() else f"not written: {program()} export {given}"
+        console.say(f"  model {model}, report {run.report}")

@@ -80,8 +80,9 @@ def show(account: Account, scores: SatScores | None) -> None:
         console.say()
     places = account.run.model, account.run.report, account.run.report_page, account.run.ledger
     for label, place in zip(("model", "report", "page", "ledger"), places, strict=True):
-        screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
+        if place.exists():  # the model of an encrypted run is written by a member with the key
+            screen.print(Text.assemble((f"  {label:<9}", "dim"), str(place)))
     if mark := marks_of(account.run).seal:
         screen.print(Text.assemble(("  seal     ", "dim"), mark))
-    if PROBLEM not in manifest(account.run).model:
+    if PROBLEM not in manifest(account.run).model and account.run.model.exists():
         screen.print(Text.assemble(("  try it   ", "dim"), f"{program()} try {account.run.path}"))

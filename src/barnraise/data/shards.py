@@ -199,8 +199,8 @@ class Dataset:
         if info.name not in self._maps:
             try:
                 check_file(self.folder, info)
-                row = self.meta.stored_type(self.meta.row_length(info))
-                mapped = np.memmap(self.folder / info.name, dtype=row, mode="r", shape=(info.rows,))
+                row, path = self.meta.stored_type(self.meta.row_length(info)), self.folder / info.name
+                mapped = np.memmap(path, dtype=row, mode="r", shape=(info.rows,)) if info.rows else np.empty(0, row)
             except (OSError, ValueError) as error:
                 raise DataError(f"{self.folder / info.name} cannot be read ({error})") from error
             if len(self._maps) >= _MAX_MAPS:

@@ -71,7 +71,7 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
         ],
     )
     assert [item.text for item in happenings] == [
-        "version 0: loss not a number",
+        "version 0: no finite loss",
         "K is 2 (3 live)",
         "paused: 1 live nodes, but the aggregation rule needs 3",
         "work continues",

@@ -284,8 +284,10 @@ def test_finished_run_says_why_and_where(tmp_path: Path, capsys: pytest.CaptureF
     run = make_run(tmp_path, [*BEGINNING, *END])
     text = status_of(run, capsys)
     assert "finished: SIGINT" in text
-    assert str(run.model) in text
+    assert f"not written: barnraise export {run.path}" in " ".join(text.split())
     assert "resume" not in text
+    run.model.mkdir()
+    assert str(run.model) in status_of(run, capsys)
 
 
 def test_json_is_one_line_with_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
