@@ -201,17 +201,20 @@ def trained_loss(text: str, rows: Any, rounds: int) -> float:
 
 
 def draw(points: list[tuple[str, float, float, float]]) -> None:
-    """Draw the scores against the losses, with the overhead as the size of a point."""
+    """Draw the scores against the losses, with a legend that has the overheads."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     kept = efficient(points)
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    for name, score, overhead, loss in points:
-        axes.scatter(loss, score, s=40 + 4000 * overhead, alpha=0.6, color="tab:green" if name in kept else "tab:gray")
-        axes.annotate(f"{name} (+{overhead:.1%})", (loss, score), xytext=(6, 6), textcoords="offset points", fontsize=8)
+    figure, axes = pyplot.subplots(figsize=(9, 4.5))
+    marks = "osD^vP*X<>"
+    for mark, (name, score, overhead, loss) in zip(marks, points, strict=False):
+        colour, place = ("tab:green", 3) if name in kept else ("tab:gray", 2)
+        label = f"{name}: +{overhead:.1%}, F1 {score:.2f}, loss {loss:.2f}"
+        axes.scatter(loss, score, s=90, marker=mark, color=colour, alpha=0.7, zorder=place, label=label)
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8, frameon=False)
     axes.set_xlabel(f"held-out loss after {ROUNDS} rounds of {WORKERS} workers (nats a token)")
     axes.set_ylabel("F1 of the victim's token set")
     axes.set_title("Attack, loss and time added to an update of 4,096 tokens (green: Pareto points)", fontsize=9)
