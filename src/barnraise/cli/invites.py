@@ -20,11 +20,19 @@ MAX_INVITE = 4096
 
 
 def show(run: RunDirectory, invite: Invite, file: Path, say: Callable[[str], None] = console.note) -> None:
-    """Tell how to join.
+    """Tell how to join, and which options the run asks of a worker.
 
     The invite itself is in `file`, and on a terminal, which keeps no log.
     """
-    say("workers join with:")
+    from barnraise.config.load import load
+
+    run_file = load(run.run_file)
+    options = {
+        "--data FILES": run_file.data.kind == "site",
+        "--key FILE": run_file.privacy.homomorphic_encryption is not None,
+    }
+    asked = " and ".join(["this", *(option for option, needed in options.items() if needed)])
+    say(f"workers join with {asked}:" if any(options.values()) else "workers join with:")
     say(f"barnraise join '{invite if sys.stderr.isatty() else f'@{file}'}'")
     say(f"to take it back: {program()} revoke {run.path} {invite.token}")
 
