@@ -198,21 +198,24 @@ def told(values: Sequence[float], digits: int = 3) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tasks", type=int, default=12, help="tasks of each site")
+    parser.add_argument("--tasks", type=int, default=8, help="tasks of each site")
     parser.add_argument("--rates", default=",".join(map(str, RATES)), help="learning rates to choose from by seed 0")
     parser.add_argument("--sides", default=";".join([CENTRALISED, *SIDES]))
+    parser.add_argument("--folder", type=Path, help="keep the texts, the base and the runs there, and use these again")
     parser.add_argument("--quick", action="store_true", help="does it run? its figures say nothing")
     options = parser.parse_args()
     sites, seeds, tasks, rates = SITES, options.seeds, options.tasks, [float(one) for one in options.rates.split(",")]
     if options.quick:
         seeds, tasks, rates, sites, options.sides = 1, 1, rates[:1], SITES[-3:], "masks, epsilon 8"
-    torch.set_num_threads(1 if options.quick else 2)
+    torch.set_num_threads(1)
     print(_machine.look())
     tokens = tasks * len(sites) * STEPS * BATCH * CONTEXT
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_sites(folder)
-        write_base(folder, 20 if options.quick else 800)
+        folder = options.folder or Path(name)
+        if not (folder / "base").is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_sites(folder)
+            write_base(folder, 20 if options.quick else 400)
         from transformers import GPT2LMHeadModel
 
         base = loss_of(GPT2LMHeadModel.from_pretrained(folder / "base"), rows_of([folder / "held_out.txt"]))
