@@ -125,7 +125,7 @@ def _evaluate(tensors: Tensors, effect: Evaluate) -> Work:
 
     The controller cannot measure an encrypted version: it answers that there is no loss.
     """
-    if tensors.evaluator.exchange.digits:
+    if tensors.server.adder is not None:
         return lambda: Evaluated(effect.epoch, tensors.server.version, math.nan)
 
     def newest() -> tuple[int, Any]:

@@ -89,7 +89,7 @@ class ParameterServer:
         self.made: Made | None = None  # the newest version, if it was made here
         self._downlink, self._preserve = downlink, Preserve()
         self._publish = Publish(parameters, average, self._preserve.keep, crew)
-        self.unmasker, self._adder = unmasker, adder
+        self.unmasker, self.adder = unmasker, adder
         self.looks = of_payload(self.codecs, unmasker or adder)
         self.stages = of_version(
             self._preserve,
@@ -201,8 +201,8 @@ class ParameterServer:
             assert self.unmasker is not None, "a masked run has one"
             groups = self.unmasker.sums(version, slots, masks, read)
             slots, sums, left_out = (), groups.sums, groups.left_out
-        elif self._adder is not None:  # a rate would be a factor of a ciphertext
-            slots, sums = (), self._adder.sums(version, slots, read, self.parameters)
+        elif self.adder is not None:  # a rate would be a factor of a ciphertext
+            slots, sums = (), self.adder.sums(version, slots, read, self.parameters)
             rate, scales = 1.0, ()
         size, exposed = len(self.parameters), len(left_out)
         making = Making(version, slots, read, rate, scales, size=size, sums=sums, exposed=exposed)
