@@ -96,7 +96,7 @@ def run_file(folder: Path, side: dict[str, Any], model: dict[str, Any], workers:
         | side.get("training", {}),
     }
     if masks := side.get("masks"):
-        content["privacy"] = {"secure_aggregation": masks}
+        content["privacy"] = {"secure_aggregation": masks, "overhead_limit": 1000}
     content |= side.get("sections", {})
     path = folder / "run.yaml"
     path.write_text(json.dumps(content))
