@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from barnraise.aggregation.defaults import TRUSTING
-from barnraise.compression.catalog import CATALOG as CODECS
 from barnraise.config.encryption_sections import HomomorphicEncryptionSection
 from barnraise.core.errors import InputError
 from barnraise.plan.encryption import encryption_of
+from barnraise.plan.mask_rows import LOSSLESS, checks_of_updates
 from barnraise.plan.metrics import wanted_of
 from barnraise.plan.purpose import LAB, SIMULATE, TRAIN
 from barnraise.plan.table import STATELESS, Case, Found, Row, adding_to, either, rule_name
@@ -14,7 +14,6 @@ from barnraise.training.catalog import CATALOG as OUTER
 
 PATH = ("privacy", "homomorphic_encryption")
 B_ONLY = "b_only"
-LOSSLESS = [name for name, entry in CODECS.entries.items() if entry.declares.lossless]
 MEMORYLESS = [name for name, entry in OUTER.entries.items() if not entry.declares.moments]
 
 ROWS: list[Row] = []
@@ -160,14 +159,11 @@ def _average(case: Case) -> Found:
 @_row(
     "checks of single updates that are encrypted",
     "the controller reads no update",
-    "leave them 0: whoever has the key is a member that you trust",
+    "leave them 0, and give the key to members that you trust",
 )
 def _checks(case: Case) -> Found:
-    if section_of(case) is None:
-        return
-    for name in ("audits", "scores", "loss_gate", "max_update_norm"):
-        if value := getattr(case.trust, name):
-            yield ("trust", name), f"is {value:g}, but updates are encrypted"
+    if section_of(case) is not None:
+        yield from checks_of_updates(case, "encrypted")
 
 
 @_row(

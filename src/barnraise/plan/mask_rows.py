@@ -28,6 +28,13 @@ def section_of(case: Case) -> SecureAggregationSection | None:
     return case.run_file.privacy.secure_aggregation
 
 
+def checks_of_updates(case: Case, hidden: str) -> Found:
+    """Yield the checks that read single updates, where these are `hidden`: masked or encrypted."""
+    for name in ("audits", "scores", "loss_gate", "max_update_norm"):
+        if value := getattr(case.trust, name):
+            yield ("trust", name), f"is {value:g}, but updates are {hidden}"
+
+
 @_row(
     "masks with terms that cannot hold",
     "a sum that wraps is wrong without a sign of it, and too few trustees hide nothing from those that collude",
@@ -120,11 +127,8 @@ def _memory(case: Case) -> Found:
     "leave them 0: groups with a robust rule limit what a node can do (privacy.secure_aggregation.group)",
 )
 def _checks(case: Case) -> Found:
-    if section_of(case) is None:
-        return
-    for name in ("audits", "scores", "loss_gate", "max_update_norm"):
-        if value := getattr(case.trust, name):
-            yield ("trust", name), f"is {value:g}, but updates are masked"
+    if section_of(case) is not None:
+        yield from checks_of_updates(case, "masked")
 
 
 @_row(
