@@ -50,8 +50,10 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
             return st.binary(min_size=least or 0, max_size=most)
         case inspect.IntType(ge=low, le=high):
             return st.integers(low, high)
-        case inspect.FloatType(ge=low, le=high):
+        case inspect.FloatType(gt=None, ge=low, le=high):
             return st.floats(low, high, allow_nan=False)
+        case inspect.FloatType(gt=low, le=high):
+            return st.floats(low, high, exclude_min=True, allow_nan=False)
         case inspect.BoolType():
             return st.booleans()
         case inspect.NoneType():
@@ -79,8 +81,8 @@ def unbounded(kind: inspect.Type, path: str) -> list[str]:
             return unbounded(key, path) + unbounded(value, path) + ([] if most else [path])
         case inspect.StrType(max_length=most) | inspect.BytesType(max_length=most):
             return [] if most else [path]
-        case inspect.IntType(ge=low, le=high) | inspect.FloatType(ge=low, le=high):
-            return [path] if low is None or high is None else []
+        case inspect.IntType(ge=low, gt=above, le=high) | inspect.FloatType(ge=low, gt=above, le=high):
+            return [path] if (low is None and above is None) or high is None else []
         case inspect.LiteralType() | inspect.BoolType() | inspect.NoneType():
             return []
     return [path]

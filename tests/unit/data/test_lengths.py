@@ -251,6 +251,7 @@ def test_a_worker_measures_its_speed_on_rows_of_the_median_length() -> None:
         exchanges_on_device=False,
         problem=CausalLM(),
         step=lambda batch, rate: shapes.append(batch["input_ids"].shape),
+        row_overhead=lambda batch: 1.0,
         forget=lambda: None,
     )
     executor = WorkerExecutor(trainer, Dataset.open("made0"), told(uplink={"codec": compression.create("none").name}))
