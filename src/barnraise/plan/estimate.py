@@ -236,7 +236,8 @@ def expected_buffer(plan: Plan, workers: list[WorkerSection]) -> int | None:
     policy = staleness.create(plan.staleness.name, **plan.staleness.options)
     delays = [OVERLAPPING if plan.overlap else 1.0] * len(workers)
     wanted = plan.buffer_size or least_buffer([worker.speed for worker in workers], policy.bound, delays)
-    return max(plan.aggregation.least(len(workers)), min(wanted, len(workers)), 1)
+    least = plan.masking.least if plan.masking is not None else 1
+    return max(plan.aggregation.least(len(workers)), min(wanted, len(workers)), least)
 
 
 def _seconds(operations: float, workers: list[WorkerSection]) -> float | None:

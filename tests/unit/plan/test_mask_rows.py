@@ -6,6 +6,7 @@ from typing import Any
 
 from barnraise.config import load
 from barnraise.plan import resolve
+from barnraise.plan.estimate import estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
 
 MASKED: dict[str, Any] = {
@@ -28,3 +29,10 @@ def test_trustees_that_train_starts_on_the_host_s_machine_are_warned_of() -> Non
     assert not [text for text in warnings(SERVE, MASKED) if "secure_aggregation.trustees" in text]
     plain = {key: value for key, value in MASKED.items() if key != "privacy"} | workers
     assert not [text for text in warnings(TRAIN, plain) if "secure_aggregation" in text]
+
+
+def test_a_version_has_as_many_nodes_as_the_masks_need() -> None:
+    content = MASKED | {"workers": [{"name": name} for name in "abcd"]}
+    content["data"] = {"kind": "sat", "variables": [3, 3], "clause_lengths": [1, 3], "context": 48}
+    content["privacy"] = {"secure_aggregation": {"trustees": 4, "least": 3}}
+    assert estimate(resolve(load(content), purpose=TRAIN)).buffer_size == 3
