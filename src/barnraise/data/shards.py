@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from barnraise.core.errors import BarnraiseError, DataError, StorageError
 from barnraise.core.files import fsync_directory, write_file
+from barnraise.core.types import RowRange
 from barnraise.data.columns import LENGTH, TOKENS, TRAINED, Rows, check_limits, filled, loaded, stored
 from barnraise.data.lengths import SHARD_BYTES, named, shards_of
 from barnraise.data.meta import (
@@ -43,7 +44,7 @@ from barnraise.data.meta import (
     Targets,
     check_name,
 )
-from barnraise.data.ranges import RowIndex
+from barnraise.data.ranges import RowIndex, distinct
 
 __all__ = [
     "Dataset",
@@ -170,6 +171,10 @@ class Dataset:
         if not 0 <= start < stop <= info.rows:
             raise DataError(f"rows {start} to {stop} asked for, but {info.name} has rows 0 to {info.rows}")
         return self._checked_view(info, start, stop)
+
+    def distinct(self, rows: Iterable[RowRange]) -> list[RowRange]:
+        """Return ranges that hold each of these training rows once."""
+        return distinct(rows)
 
     def held_out(self, limit: int | None = None) -> Rows:
         """Return the first `limit` held-out rows (all when None), as `rows` does."""

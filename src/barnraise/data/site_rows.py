@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,11 +19,13 @@ from barnraise.config.data_sections import TextData
 from barnraise.core.errors import DataError
 from barnraise.core.files import write_file
 from barnraise.core.sites import OwnRows, SiteTerms, rounded
+from barnraise.core.types import RowRange
 from barnraise.data import shards, text, tokenizers
 from barnraise.data.batches import Rows
 from barnraise.data.gathering import gather
 from barnraise.data.meta import META, Format, Meta
 from barnraise.data.paths import files_of
+from barnraise.data.ranges import distinct
 from barnraise.data.shards import Dataset
 from barnraise.data.sources import only_text
 
@@ -145,6 +147,14 @@ class OwnDataset(Dataset):
             raise DataError(f"rows {start} to {stop} asked for, but there are {self.num_rows}")
         found = [super(OwnDataset, self).rows(*piece) for piece in self._pieces(start, stop)]
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def distinct(self, rows: Iterable[RowRange]) -> list[RowRange]:
+        """Return ranges of lane 0 that hold each of these rows once: those behind the last, and no repetition of them.
+
+        A pass over the declared rows then names each row once, as differential privacy counts it.
+        """
+        ends = [(some.start, min(some.stop, self.num_rows)) for some in rows]
+        return distinct([RowRange(0, start, stop) for start, stop in ends if start < stop])
 
     def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """Return (shard, start, stop) of these rows, in order."""

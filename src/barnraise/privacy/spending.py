@@ -23,8 +23,8 @@ ROW, SITE = "row", "site"
 class Spending(msgspec.Struct):
     """The steps of each unit so far.
 
-    `stops` and `steps` cut the rows of each shard into pieces of equal counts, from row 0 on; later rows have 0.
-    `sites` has the steps of each node. `told` is the count that the newest note has.
+    `stops` and `steps` cut the rows of each shard into pieces of equal counts, from row 0 on; later rows have what is
+    `carried` to the shard, or 0. `sites` has the steps of each node. `told` is the count that the newest note has.
     """
 
     unit: str
@@ -33,6 +33,7 @@ class Spending(msgspec.Struct):
     stops: dict[int, list[int]] = {}
     steps: dict[int, list[int]] = {}
     sites: dict[str, int] = {}
+    carried: dict[int, int] = {}
 
     def assigned(self, node: str, rows: Iterable[RowRange], steps: int) -> None:
         """Count a training task of `steps` steps."""
@@ -42,6 +43,11 @@ class Spending(msgspec.Struct):
             return
         for some in distinct(rows):
             self._add(some, steps)
+
+    def carry(self, old: int, new: int) -> None:
+        """Give all rows of the shard `new` the largest count of the rows of `old`, which may be the same rows."""
+        if count := max([self.carried.get(old, 0), *self.steps.get(old, [])]):
+            self.carried[new] = count
 
     def after(self, node: str, rows: Iterable[RowRange], steps: int) -> int:
         """Return the most steps of any unit of such a task once it is assigned."""
@@ -57,12 +63,13 @@ class Spending(msgspec.Struct):
         """Return the counts of the pieces that the rows touch."""
         stops, steps = self.stops.get(rows.shard, []), self.steps.get(rows.shard, [])
         first, last = bisect_right(stops, rows.start), bisect_right(stops, rows.stop - 1)
-        return steps[first : last + 1] if last < len(steps) else [*steps[first:], 0]
+        return steps[first : last + 1] if last < len(steps) else [*steps[first:], self.carried.get(rows.shard, 0)]
 
     def _add(self, rows: RowRange, steps: int) -> None:
         begin, pieces = 0, list[tuple[int, int]]()
         old = zip(self.stops.get(rows.shard, []), self.steps.get(rows.shard, []), strict=True)
-        for stop, count in [*old, (max(rows.stop, *self.stops.get(rows.shard, [0])), 0)]:
+        later = self.carried.get(rows.shard, 0)
+        for stop, count in [*old, (max(rows.stop, *self.stops.get(rows.shard, [0])), later)]:
             cuts = sorted({cut for cut in (rows.start, rows.stop) if begin < cut < stop} | {stop})
             for cut in cuts:
                 if cut > begin:

@@ -41,7 +41,6 @@ from barnraise.core.types import (
     Transcript,
 )
 from barnraise.data.batches import Batch, Rows, batches
-from barnraise.data.ranges import distinct
 from barnraise.data.shards import Dataset
 from barnraise.models.exchange.record import Exchange, moments_behind
 from barnraise.privacy.encryption.digits import num_digits
@@ -308,7 +307,8 @@ class WorkerExecutor:
         """Yield the batches of the task's steps."""
         make, skip, private = self.trainer.problem.batch, task.batches.skip, self._private
         if private is not None and private.rate:
-            parts, form = self._rows(distinct(task.rows)), self.dataset.meta
+            parts, form = self._rows(self.dataset.distinct(task.rows)), self.dataset.meta
+            parts = parts or [self.dataset.rows(0, 0, 1)[:0]]  # all are behind a site's last row: batches of none
             return poisson_batches(
                 parts, form, rate=private.rate, steps=task.local_steps, stream=self._stream, make=make
             )

@@ -10,6 +10,7 @@ import pytest
 
 from barnraise.core.errors import DataError
 from barnraise.core.sites import Releases, SiteTerms
+from barnraise.core.types import RowRange
 from barnraise.data import site_rows, text
 from barnraise.data.meta import Meta
 from barnraise.data.shards import Dataset
@@ -89,6 +90,16 @@ def test_rows_behind_the_last_are_the_first_again(meta: Meta, own: Path, tmp_pat
     for start, stop in [(0, 0), (-1, 2), (0, 2 * count + 1)]:
         with pytest.raises(DataError, match="asked for"):
             rows.rows(1, start, stop)
+
+
+def test_a_private_task_has_each_row_once_however_the_controller_numbers_it(
+    meta: Meta, own: Path, tmp_path: Path
+) -> None:
+    rows = site_rows.prepared(tmp_path / "ann", [str(own)], meta, tmp_path / "data", TERMS)
+    count = rows.num_rows
+    asked = [RowRange(7, count - 2, count + 3), RowRange(1, 0, 4), RowRange(3, 2, 6)]
+    assert rows.distinct(asked) == [RowRange(0, 0, 6), RowRange(0, count - 2, count)]
+    assert rows.distinct([RowRange(1, count, count + 2)]) == []
 
 
 def test_a_dataset_of_another_form_is_refused(meta: Meta, own: Path, tmp_path: Path) -> None:

@@ -53,6 +53,19 @@ def test_a_pass_over_the_rows_leaves_one_piece() -> None:
     assert (spending.stops[0], spending.steps[0], spending.most) == ([100], [4], 4)
 
 
+def test_changed_rows_begin_with_the_largest_count_of_the_earlier_ones() -> None:
+    spending = Spending(ROW)
+    spending.assigned("a", [RowRange(1, 0, 10)], 4)
+    spending.assigned("a", [RowRange(1, 3, 5)], 4)
+    spending.carry(1, 2)
+    assert spending.after("a", [RowRange(2, 20, 30)], 4) == 12
+    spending.assigned("a", [RowRange(2, 20, 30)], 4)
+    assert (spending.most, spending.stops[2], spending.steps[2]) == (12, [20, 30], [8, 12])
+    spending.carry(2, 3)
+    spending.carry(3, 4)
+    assert [spending.after("a", [RowRange(shard, 0, 1)], 1) for shard in (2, 3, 4, 5)] == [9, 13, 13, 1]
+
+
 def test_a_site_spends_by_its_own_tasks() -> None:
     spending = Spending(SITE)
     for node in ("a", "b", "a"):

@@ -167,6 +167,9 @@ def finished(state: State, d: Noted, note: notes.Finished) -> None:
 def site_declared(state: State, d: Noted, note: notes.SiteDeclared) -> None:
     """Fold the rows that a node has now; losses of a use that this version does not know are not used."""
     losses: Losses = "each" if note.losses == "each" else "mean" if note.losses == "mean" else "off"
+    known = state.roster.sites.get(d.node)
+    if known is not None and known.lane != note.lane and state.progress.spending is not None:
+        state.progress.spending.carry(known.lane, note.lane)  # the changed rows may be the same, by other numbers
     state.roster.sites[d.node] = SiteRecord(note.lane, note.rows, note.held_out, note.digest, losses)
     drop_lost(state, d.node)
 

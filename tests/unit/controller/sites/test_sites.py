@@ -9,11 +9,11 @@ from tests.state_machine.engine import OWN_FORM, Engine, answer_to, digest, engi
 from barnraise.controller.sites.sites import Sites
 from barnraise.controller.state import events as ev
 from barnraise.controller.state.settings import PrivacySettings, ProtectionSettings, RowNeeds, SiteSettings
-from barnraise.core.types import Train
+from barnraise.core.types import RowRange, Train
 from barnraise.data.ranges import RowIndex
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Assigned, Noted
-from barnraise.privacy.spending import SITE
+from barnraise.privacy.spending import ROW, SITE
 
 
 def engine_of(share: float = 1.0, **changes: Any) -> Engine:
@@ -87,6 +87,21 @@ def test_other_rows_open_another_lane_and_end_the_lost_work_of_the_first() -> No
     engine.next("a")
     (task,) = engine.held["a"].values()
     assert task.rows[0].shard == engine.state.roster.sites["a"].lane
+
+
+def test_other_rows_have_the_count_of_the_earlier_ones() -> None:
+    """The rows may be the same ones and some more: a site that adds a file begins no new budget for the others."""
+    budget = notes.PrivacyBudget(ROW, 1.0, 0.5, 8.0, 1e-5, 8)
+    engine = engine_of(protection=ProtectionSettings(PrivacySettings(budget, float)))
+    engine.hello("a")
+    engine.next("a")
+    spending = engine.state.progress.spending
+    assert spending is not None
+    first = spending.most
+    assert first > 0
+    engine.hello("a", restart=True, own=own_rows("a", digest=digest(9)))
+    lane = engine.state.roster.sites["a"].lane
+    assert spending.after("a", [RowRange(lane, 0, 1)], 1) == first + 1
 
 
 def test_rows_that_change_all_the_time_are_not_believed() -> None:
