@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 from barnraise.assembly.joining import join
+from barnraise.core.signals import COME_AGAIN
 from barnraise.core.sites import OwnFiles
 from barnraise.data.shards import Dataset
-from barnraise.ledger.decisions import Assigned, Judged
+from barnraise.ledger.decisions import Assigned, Judged, Noted
+from barnraise.ledger.notes import PrivacySpent
 from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 from barnraise.transport.roaming import RoamingConnection
@@ -202,6 +204,30 @@ def test_a_killed_site_and_a_killed_controller_go_on(barnraise: Any, run_file: A
     assert second.wait() == 0, second.text()
     lanes = {rows.shard for d in decisions(run_dir, Assigned) if d.kind == "train" for rows in d.rows}
     assert lanes == {1}, "the same rows are the same lane after both deaths"
+
+
+@pytest.mark.slow
+def test_a_site_leaves_before_the_run_spends_more_than_its_owner_lets_it(
+    barnraise: Any, run_file: Any, tmp_path: Path
+) -> None:
+    """The controller may name any noise and any rows: the site counts by itself, also over its own restart."""
+    port, training = free_port(), {"tokens": 400_000, "batch_size": 24, "local_steps": 5, "learning_rate": 0.003}
+    private = {"profile": "example", "epsilon": 8.0, "delta": 1e-5, "clip": 1.0, "uses": 40}
+    path = site_run(run_file, port, training=training, privacy={"differential_privacy": private})
+    serve = barnraise("serve", str(path), "--json")
+    invite = serve.wait_for(invite_of)
+    run_dir = next((tmp_path / "runs").iterdir())
+    text = own_text(tmp_path / "ann", "ann")
+    arguments = ["join", invite, *words(tmp_path / "home", text, "ann"), "--epsilon", "1.5"]
+    for _ in range(2):
+        process = barnraise(*arguments)
+        assert process.wait() == COME_AGAIN, process.text()
+        assert "leaves before they spend more than epsilon 1.5 at delta 1e-05" in process.text()
+        assert "the owner's limit of epsilon 1.5 at delta 1e-05 has no room for the task: 1.3" in process.text()
+    spent = [d.note.epsilon for d in decisions(run_dir, Noted) if isinstance(d.note, PrivacySpent)]
+    assert 1.5 < max(spent) < 4.0, "the host counts assignments, also those that the site refused"
+    assert accepted(run_dir) > 5
+    serve.kill()
 
 
 def decisions(run_dir: Path, kind: type[Any]) -> list[Any]:

@@ -11,23 +11,40 @@ import typer
 
 from barnraise.cli import console
 from barnraise.core.errors import InputError
+from barnraise.core.sites import DELTA
 
 if TYPE_CHECKING:
-    from barnraise.core.sites import OwnFiles, Releases
+    from barnraise.core.sites import OwnFiles, PrivacyLimit, Releases
 
 
-def own_files(files: Sequence[str], releases: Sequence[str]) -> OwnFiles | None:
-    """Return the owner's files and releases as given on the command line; None without files.
+def own_files(
+    files: Sequence[str], releases: Sequence[str], epsilon: float | None = None, delta: float = DELTA
+) -> OwnFiles | None:
+    """Return the owner's files, releases and limit as given on the command line; None without files.
 
-    Raises InputError for a release that does not exist.
+    Raises InputError for a release that does not exist, and a limit that is none.
     """
     from barnraise.core.sites import OwnFiles
 
+    limit = limit_of(epsilon, delta)
     if not files:
-        if releases:
-            raise InputError("--release counts only with --data, which names your own files; leave it out")
+        for name, given in (("--release", releases), ("--epsilon", limit)):
+            if given:
+                raise InputError(f"{name} counts only with --data, which names your own files; leave it out")
         return None
-    return OwnFiles(tuple(files), releases_of(releases))
+    return OwnFiles(tuple(files), releases_of(releases), limit=limit)
+
+
+def limit_of(epsilon: float | None, delta: float) -> PrivacyLimit | None:
+    """Return the owner's limit of differential privacy; InputError where it is none."""
+    from barnraise.core.sites import MOST_DELTA, MOST_EPSILON, PrivacyLimit
+
+    if epsilon is None:
+        return None
+    for name, value, most in (("--epsilon", epsilon, MOST_EPSILON), ("--delta", delta, MOST_DELTA)):
+        if not 0.0 < value <= most:
+            raise InputError(f"{name} is {value:g}, but it must be above 0, and {most:g} at most")
+    return PrivacyLimit(epsilon, delta)
 
 
 def releases_of(given: Sequence[str]) -> Releases:
@@ -64,5 +81,11 @@ def shown(own: OwnFiles) -> str:
         setting = getattr(own.releases, item.release) if item.release else "exact"
         switch = f" ({item.release}: {setting})" if item.release else ""
         lines.append(f"  {'- ' if setting != 'off' else 'not '}{item.what}, {item.when}{switch}")
-    lines.append("An update can give away rows that it was trained on: see the guide on data that stay at home.")
+    if own.limit is None:
+        lines.append("An update can give away rows that it was trained on: see the guide on data that stay at home.")
+    else:
+        lines.append(
+            "Updates have noise of differential privacy, and this machine leaves before they spend more than epsilon "
+            f"{own.limit.epsilon:g} at delta {own.limit.delta:g}."
+        )
     return "\n".join(lines)

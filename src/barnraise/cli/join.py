@@ -15,6 +15,7 @@ from barnraise.cli.consent import ask, own_files
 from barnraise.cli.invites import given
 from barnraise.cli.log_forms import LogForm, Plain
 from barnraise.core.signals import COME_AGAIN, end_within
+from barnraise.core.sites import DELTA
 from barnraise.worker.lending import MAX_DISK
 
 
@@ -98,6 +99,15 @@ def join(
             show_default=False,
         ),
     ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            metavar="EPSILON",
+            help="With --data: most that differential privacy may spend of your rows; this machine counts it itself.",
+            show_default=False,
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="With --epsilon: the delta at which it counts.")] = DELTA,
     yes: Annotated[bool, typer.Option("--yes", help="With --data: agree to what is sent, without a question.")] = False,
     new_keys: Annotated[
         bool, typer.Option("--new-keys", help="Take new keys; those that this machine is known by vouch for them.")
@@ -138,7 +148,7 @@ def join(
     """
     from barnraise.cli.lending import make_view
 
-    own = own_files(data or (), release or ())
+    own = own_files(data or (), release or (), epsilon, delta)
     if own is not None:
         ask(own, yes=yes)
     view = make_view(log, plain, verbose)

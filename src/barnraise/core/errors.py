@@ -89,6 +89,10 @@ class ProblemError(InputError):
     """An exception in the code of a problem of a package or file of the user: its loss, its batches."""
 
 
+class LimitReachedError(BarnraiseError):
+    """A limit that a machine's owner set has no room for a task."""
+
+
 class DimacsError(DataError):
     """A malformed DIMACS file, with file, line and reason."""
 

@@ -14,6 +14,9 @@ from barnraise.core.types import Digest, Share
 MOST_OWN_ROWS = 2**40
 """Rows of a site at most, held-out ones alike."""
 
+DELTA, MOST_DELTA, MOST_EPSILON = 1e-5, 0.01, 100.0
+"""The usual delta of an owner's limit, and the largest values of a limit."""
+
 Release: TypeAlias = Literal["exact", "noised", "off"]
 OnOff: TypeAlias = Literal["exact", "off"]
 Losses: TypeAlias = Literal["each", "mean", "off"]
@@ -46,15 +49,24 @@ class Releases(msgspec.Struct, frozen=True, gc=False):
         return Releases(**{name: max(both, key=_ORDER.index) for name, *both in pairs})
 
 
+class PrivacyLimit(msgspec.Struct, frozen=True, gc=False):
+    """The epsilon at `delta` that an owner lets a run spend of the rows at home."""
+
+    epsilon: float
+    delta: float = DELTA
+
+
 class OwnFiles(msgspec.Struct, frozen=True):
     """The owner's files for a worker whose rows stay with it, and what it sends besides updates, at most.
 
-    `folder` is that of the rows made of them; "": beside the worker's other files.
+    `folder` is that of the rows made of them; "": beside the worker's other files. With a `limit` updates have noise of
+    differential privacy, and spend no more than that.
     """
 
     files: tuple[str, ...]
     releases: Releases = Releases()
     folder: str = ""
+    limit: PrivacyLimit | None = None
 
 
 class SiteTerms(msgspec.Struct, frozen=True, gc=False):

@@ -78,7 +78,10 @@ def _row(cells: list[Cell]) -> Mapping[str, Cell]:
 
 
 _SEALED = _composed("CURVE or Noise IK seals all messages; sizes, times and the number of workers stay visible")
-_HOST_TELLS = _nothing("the host tells the clip, the noise and the tasks, and no site checks them by a budget")
+_OWN_LIMIT = _composed(
+    "a site that joins with --epsilon checks the noise and counts its rows itself; others trust the host"
+)
+_HOST_TELLS = _nothing("the host tells the clip, the noise and how many share it, and no site checks them by a budget")
 _NO_TRUSTEES = _nothing("the mode has no trustees, so they hold no secret")
 _MODEL_KNOWS = _measured("the model remembers rows: LiRA finds members of the training set")
 
@@ -149,7 +152,7 @@ _ROWS = (
         _row(
             [
                 _proven("epsilon and delta for one example in all updates of its site, by the PLD accountant"),
-                _HOST_TELLS,
+                _OWN_LIMIT,
                 _proven("the same: versions follow from updates"),
                 _proven("the same: the noise is the site's own"),
                 _NO_TRUSTEES,
@@ -165,7 +168,7 @@ _ROWS = (
         _row(
             [
                 _proven("epsilon and delta for all rows of one site: it adds the whole noise to each of its updates"),
-                _HOST_TELLS,
+                _OWN_LIMIT,
                 _proven("the same: versions follow from noised updates"),
                 _proven("the same: the noise is the site's own"),
                 _NO_TRUSTEES,

@@ -53,7 +53,7 @@ class Spending(msgspec.Struct):
         """Return the most steps of any unit of such a task once it is assigned."""
         if self.unit == SITE:
             return self.sites.get(node, 0) + 1
-        return steps + max(max(self._counts(some)) for some in distinct(rows))
+        return max((steps + max(self._counts(some)) for some in distinct(rows)), default=0)
 
     def is_used_up(self, node: str, most: int) -> bool:
         """Return whether a site has no task left of the `most` that its budget has; false where units are rows."""

@@ -19,6 +19,7 @@ from barnraise.worker.options import WorkerOptions
 
 if TYPE_CHECKING:
     from barnraise.data.site_rows import OwnDataset
+    from barnraise.worker.owner_budget import OwnerBudget
 
 OWN = "own"
 """The folder of a worker's own rows, beside its keys."""
@@ -54,6 +55,26 @@ class Own(NamedTuple):
     described: OwnRows
 
 
+def folder_of(options: WorkerOptions) -> Path:
+    """Return the folder of the own rows, their salt, and the count of what they spend."""
+    assert options.own is not None
+    return Path(options.own.folder) if options.own.folder else options.cache.parent / OWN
+
+
+def budget_of(
+    own: Own | None, settings: WorkerSettings, options: WorkerOptions, say: Callable[[str], None]
+) -> OwnerBudget | None:
+    """Return the count of what the own rows spend where their owner limits it; errors as of `OwnerBudget`."""
+    if own is None or options.own is None or (limit := options.own.limit) is None:
+        return None
+    from barnraise.worker.owner_budget import OwnerBudget
+
+    releases = terms_for(settings, options).releases
+    budget = OwnerBudget(folder_of(options), limit, settings, releases, own.described.digest)
+    say(f"own rows: this run may spend epsilon {limit.epsilon:g} at delta {limit.delta:g}; {budget.spent:.3g} is spent")
+    return budget
+
+
 def make(meta: Meta, terms: SiteTerms, options: WorkerOptions, say: Callable[[str], None]) -> Own:
     """Make the worker's own rows, and their description for the controller.
 
@@ -62,7 +83,7 @@ def make(meta: Meta, terms: SiteTerms, options: WorkerOptions, say: Callable[[st
     from barnraise.data import site_rows
 
     assert options.own is not None
-    folder = Path(options.own.folder) if options.own.folder else options.cache.parent / OWN
+    folder = folder_of(options)
     try:
         own = site_rows.prepared(folder, options.own.files, meta, options.cache, terms)
         described = site_rows.described(own, folder, terms)

@@ -38,6 +38,7 @@ from barnraise.worker.terms import require_size
 
 if TYPE_CHECKING:
     from barnraise.worker.moments import Moments
+    from barnraise.worker.owner_budget import OwnerBudget
     from barnraise.worker.replica_file import ReplicaFile, RestoredVersion  # these import torch
 
 PART_EXTRA = 1 << 24
@@ -149,6 +150,7 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
     for info in meta.row_files():
         fetcher.cache.place(info.sha256, folder / info.name)
     own = await _own(shell, meta, settings)
+    budget = await in_training(partial(own_rows.budget_of, own, settings, options, shell.say))
     fitting = await in_training(partial(fit_of, manifest, meta, settings, options, profile.memory_bytes))
     await _get_base(shell, manifest)
     executor: TaskExecutor = await in_training(
@@ -161,7 +163,7 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
         fetcher.cache.on_deleted = executor.dataset.forget
     fetcher.limit = max(fetcher.limit, 8 * max(manifest.trained, len(executor.published.parameters)) + 4096)
     measured = await in_training(partial(executor.measure, profile, settings.inner.batch_size))
-    kept, held, disk = await _restore(shell, executor, welcome, manifest)
+    kept, held, disk = await _restore(shell, executor, welcome, manifest, budget)
     fetcher.held, fetcher.cache.limit = executor.published, disk
     files = tuple(Blob(info.sha256, info.bytes) for info in meta.row_files())
     limits = msgspec.structs.replace(fitting.limits, disk=disk, own=meta.context)
@@ -184,7 +186,7 @@ async def _own(shell: Shell, meta: Meta, settings: WorkerSettings) -> own_rows.O
 
 
 async def _restore(
-    shell: Shell, executor: TaskExecutor, welcome: Welcome, manifest: Manifest
+    shell: Shell, executor: TaskExecutor, welcome: Welcome, manifest: Manifest, budget: OwnerBudget | None
 ) -> tuple[Kept, RestoredVersion | None, float]:
     """Load what an earlier process kept: the files, the replica's version, and the bytes of disk that are left."""
     options, disk = shell.options, shell.options.means.lent().disk_bytes or math.inf
@@ -210,4 +212,4 @@ async def _restore(
         else:
             shutil.rmtree(options.replica, ignore_errors=True)  # it may be there from when more was lent
             shell.say(f"the replica is not kept on disk: it needs {bytes_text(size)} of --max-disk")
-    return Kept(executor, moments, replica), held, disk
+    return Kept(executor, moments, replica, budget), held, disk

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from barnraise.core.errors import BarnraiseError
+from barnraise.worker.options import REASON, WorkerOptions
 from barnraise.worker.shortage import shortage
 
 _QUOTED = r"""(?P<quote>['"])(?:[A-Za-z]:)?[/\\][^'"\n]*(?P=quote)"""
@@ -20,6 +21,11 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, BarnraiseError):
         return str(error)
     return shortage(error) or f"{type(error).__name__}: {error}"
+
+
+def told_outside(reason: str, options: WorkerOptions) -> str:
+    """Return a reason for the controller, without the paths of this machine."""
+    return without_paths(reason, (options.cache, options.cache.parent, Path.home()))[:REASON]
 
 
 def without_paths(text: str, folders: Iterable[Path]) -> str:

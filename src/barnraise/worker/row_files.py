@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from barnraise.core.types import Blob, Task
+from barnraise.core.types import Audit, Blob, Task
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class RowFiles:
 
     def fault(self, task: Task) -> str:
         """Return why the rows of a task cannot exist; "" where they can."""
+        if self.own and isinstance(task, Audit):
+            return "a task repeats work on rows that stay with their node, which no run of this kind needs"
         last = max((rows.shard for rows in task.rows), default=0)
         if self.own or last < len(self.blobs):
             return ""

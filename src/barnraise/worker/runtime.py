@@ -12,10 +12,9 @@ import secrets
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from barnraise.core.errors import BarnraiseError, ProblemError, WireError
+from barnraise.core.errors import BarnraiseError, LimitReachedError, ProblemError, WireError
 from barnraise.core.text import printable
 from barnraise.core.types import Blob, News, PayloadResult
 from barnraise.transport.base import Connection
@@ -53,7 +52,7 @@ from barnraise.worker.options import REASON, Outcome, WorkerOptions
 from barnraise.worker.pools import Pools
 from barnraise.worker.preparing import Prepare, Shell, memory_net, prepare
 from barnraise.worker.profile import machine_profile
-from barnraise.worker.reasons import reason_of, without_paths
+from barnraise.worker.reasons import reason_of, told_outside
 from barnraise.worker.signing import vouched
 from barnraise.worker.task_executor import BuildExecutor, TaskExecutor
 from barnraise.worker.telemetry import watch
@@ -209,11 +208,8 @@ class WorkerRuntime:
     def _fail(self, error: BaseException) -> None:
         """Stop after an error of a thread or task, and report it here and to the controller."""
         self._end(reason_of(error), final=False)
-        self.outbox.put_nowait(Leave(self._outside(reason_of(error))))
+        self.outbox.put_nowait(Leave(told_outside(reason_of(error), self.options)))
         self.inbox.put_nowait(ev.Tick())
-
-    def _outside(self, reason: str) -> str:
-        return without_paths(reason, (self.options.cache, self.options.cache.parent, Path.home()))[:REASON]
 
     def _end(self, reason: str, final: bool, *, left: bool = False, refusal: str = "") -> None:
         """End the run; `reason` may be the controller's words, or quote them."""
@@ -347,6 +343,8 @@ class WorkerRuntime:
                 self._loop.call_soon_threadsafe(self.inbox.put_nowait, ev.Nearly(task.id))
 
         def carry_out() -> Made:
+            if self.kept is not None:
+                self.kept.count(task)
             made = run(self.executor, task, fetched, on_step)
             skipped, why = self.executor.newly_skipped()
             if skipped:
@@ -362,9 +360,11 @@ class WorkerRuntime:
         """Carry a task out, and report its end; before that its last step, if its update is encoded meanwhile."""
         try:
             made = await self._wait_for_training(work)
-        except ProblemError as error:
+        except (ProblemError, LimitReachedError) as error:
             self.say(f"task {assignment}: {error}")
-            self.inbox.put_nowait(ev.TaskFailed(assignment, self._outside(str(error))))
+            if isinstance(error, LimitReachedError):
+                self.leave(str(error))
+            self.inbox.put_nowait(ev.TaskFailed(assignment, told_outside(str(error), self.options)))
             return
         if not made.done():
             self.inbox.put_nowait(ev.Trained(assignment))
