@@ -125,30 +125,37 @@ class Committee:
     def portions(self, answering: Sequence[int]) -> tuple[Portion, ...]:
         """Return portions that hold each seed once, each with at least t + 1 knowers among `answering`.
 
-        A portion belongs to t + 1 neighbours in the order of `answering`, so that each trustee expands as few seeds as
-        the others. Where no such neighbours know a seed, it is a portion by itself. InputError for fewer than 2 t + 1.
+        A portion belongs to t + 1 trustees, of which each sends a sum for it: few portions are few bytes. The trustees
+        expand about as many seeds each. InputError for fewer than 2 t + 1.
         """
         if len(answering) < self.least_answering:
             raise InputError(f"masks: {len(answering)} trustees answer, at least {self.least_answering} must")
-        windows = self._windows(answering)
-        held: dict[tuple[int, ...], list[int]] = {window: [] for window in windows}
-        alone = []
+        held: dict[tuple[int, ...], list[int]] = {team: [] for team in self._teams(answering)}
         for seed, subset in enumerate(self.subsets):
-            free = [window for window in windows if not set(window) & set(subset)]
-            if free:
-                held[min(free, key=lambda window: len(held[window]))].append(seed)
-            else:
-                alone.append(Portion((seed,), self.knowers((seed,), answering)))
-        shared = []
-        for window, seeds in held.items():
-            if seeds:
-                others = (one for one in self.knowers(seeds, answering) if one not in window)
-                shared.append(Portion(tuple(seeds), (*window, *others)))
-        return (*shared, *alone)
+            knowing = [team for team in held if not set(team) & set(subset)]
+            held[min(knowing, key=lambda team: len(held[team]))].append(seed)
+        found = []
+        for team, seeds in held.items():
+            others = (one for one in self.knowers(seeds, answering) if one not in team)
+            found.append(Portion(tuple(seeds), (*team, *others)))
+        return tuple(one for one in found if one.seeds)
 
-    def _windows(self, answering: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return runs of t + 1 neighbours: without overlap where these suffice for all seeds, else in a circle."""
+    def _teams(self, answering: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return teams of t + 1 trustees, so that each seed is known to a whole team.
+
+        More than t teams without a common trustee suffice, as t colluding trustees are in t of them. Where there are
+        fewer, the next team is the one that knows the most seeds that no team before it knows.
+        """
         width, n = self.collude + 1, len(answering)
         if n // width >= width:
             return [tuple(answering[start : start + width]) for start in range(0, n - width + 1, width)]
-        return [tuple(answering[(start + i) % n] for i in range(width)) for start in range(n)]
+        every, teams = list(combinations(answering, width)), list[tuple[int, ...]]()
+        left, times = [set(subset) for subset in self.subsets], dict.fromkeys(answering, 0)
+        while left:
+            new = {team: sum(subset.isdisjoint(team) for subset in left) for team in every}
+            team = max(every, key=lambda team: (new[team], -sum(times[one] for one in team)))
+            teams.append(team)
+            left = [subset for subset in left if not subset.isdisjoint(team)]
+            for one in team:
+                times[one] += 1
+        return teams

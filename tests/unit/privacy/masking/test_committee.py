@@ -48,12 +48,17 @@ def test_portions_hold_each_seed_once_and_t_more_can_confirm_them(m: int, t: int
 
 
 def test_portions_share_the_work_evenly() -> None:
-    for m, t in [(4, 1), (8, 1), (9, 2)]:
+    for m, t in [(4, 1), (8, 1), (8, 2), (9, 2), (10, 3)]:
         them, work = committee(m, t), [0] * m
         for portion in them.portions(range(m)):
             for one in portion.knowers[: t + 1]:
                 work[one] += len(portion.seeds)
         assert max(work) <= 1.5 * sum(work) / m
+
+
+@pytest.mark.parametrize(("m", "t", "few"), [(4, 1, 2), (8, 2, 4), (9, 2, 3), (10, 3, 10)])
+def test_portions_are_few(m: int, t: int, few: int) -> None:
+    assert len(committee(m, t).portions(range(m))) == few
 
 
 def test_too_few_trustees_for_portions_are_refused() -> None:
