@@ -8,8 +8,9 @@ adapters are trained on the files of ten packages of Python's standard library, 
 block of 2,000 characters is kept for evaluation, and no side trains on it.
 
 *centralised* is a usual loop of AdamW over all rows together, by PyTorch alone. The other sides are `barnraise train`
-with a process for each site, and four trustees for masks. All take the same number of tokens, and the better of two
-rates. A site's bytes are a tenth of the run's traffic, that of trustees too.
+with a process for each site, and four trustees for masks. All take the same number of tokens, less than one pass over
+the rows, and the better of two rates. With epsilon 8 a task is one step with many rows, so that its noise is small, and
+Adam takes the steps at the controller. A site's bytes are a tenth of the run's traffic, that of trustees too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,17 +39,52 @@ from barnraise.ledger.view import LedgerView
 ROOT = Path(__file__).parents[1]
 SITES = ("idlelib", "asyncio", "email", "tkinter", "xml", "multiprocessing", "importlib", "http", "logging", "urllib")
 CONTEXT, BATCH, STEPS, BLOCK = 64, 32, 8, 2000
+ROWS = BATCH * STEPS
+"""Rows of a task; with epsilon 8 those of four tasks."""
+
 MODEL = {"n_embd": 128, "n_layer": 4, "n_head": 4, "n_positions": CONTEXT, "vocab_size": 258}
 ADAPTER = {"kind": "lora", "rank": 4, "targets": ["c_attn", "c_fc"]}
 MASKS = {"trustees": 4, "colluding": 1, "most": 10}
-BUDGET = {"profile": "example", "epsilon": 8.0, "delta": 1e-5, "clip": 1.0, "uses": 3}
-SIDES: dict[str, dict[str, Any]] = {
-    "sites": {},
-    "masks": {"secure_aggregation": MASKS},
-    "masks, epsilon 8": {"secure_aggregation": MASKS, "differential_privacy": BUDGET},
-}
-RATES = (0.003, 0.01)
+BUDGET = {"profile": "example", "epsilon": 8.0, "delta": 1e-5, "clip": 0.25, "uses": 1}
 CENTRALISED = "centralised"
+RATES = (0.003, 0.01)
+
+
+def local_adamw(rate: float) -> dict[str, Any]:
+    """Return the sections of a run whose sites take several steps a task."""
+    return {"training": {"batch_size": BATCH, "local_steps": STEPS, "learning_rate": rate}}
+
+
+def adam_outside(rate: float) -> dict[str, Any]:
+    """Return the sections of a run whose sites send noised gradients of a quarter of the rows, for one step of Adam.
+
+    Weight decay would be added to gradients that are clipped to little more than it.
+    """
+    return {
+        "training": {
+            "batch_size": ROWS // 4, "local_steps": 1, "learning_rate": 1.0, "inner_optimizer": "sgd",
+            "weight_decay": 0.0,
+        },
+        "aggregation": {"outer_optimizer": "adam", "outer_learning_rate": rate},
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Side:
+    """A way to train with sites: the protection, the sections of the run file by rate, and the rates to choose from."""
+
+    privacy: dict[str, Any]
+    sections: Callable[[float], dict[str, Any]] = local_adamw
+    rates: Sequence[float] = RATES
+
+
+SIDES = {
+    "sites": Side({}),
+    "masks": Side({"secure_aggregation": MASKS}),
+    "masks, epsilon 8": Side(
+        {"secure_aggregation": {**MASKS, "limit": 0.1}, "differential_privacy": BUDGET}, adam_outside, (0.005, 0.01)
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -146,31 +182,31 @@ def centralised(folder: Path, sites: Sequence[str], steps: int, rate: float, see
     return Outcome(loss_of(module, rows_of([folder / "held_out.txt"])), seconds=taken)
 
 
-def run_file(folder: Path, sites: Sequence[str], privacy: dict[str, Any], tokens: int, rate: float, seed: int) -> Path:
+def run_file(folder: Path, sites: Sequence[str], side: Side, tokens: int, rate: float, seed: int) -> Path:
+    sections = side.sections(rate)
     content: dict[str, Any] = {
         "run": {"name": "club", "dir": str(folder / "runs"), "seed": seed},
         "model": {"path": str(folder / "base")},
         "data": {"kind": "site", "context": CONTEXT, "public_held_out": [str(folder / "held_out.txt")]},
         "workers": [{"name": name, "data": {"files": [str(folder / f"{name}.txt")]}} for name in sites],
         "controller": {
-            "use_async_training": False, "checkpoint_seconds": 1e6, "lease": 120, "longest_lease": 600,
-            "buffer_size": len(sites),
+            "use_async_training": False, "checkpoint_seconds": 1e6, "lease": 600, "longest_lease": 3600,
         },
+        "aggregation": sections.get("aggregation", {}),
         "evaluation": {"times": 4, "rows": 4096},
         "training": {
-            "tokens": tokens, "batch_size": BATCH, "local_steps": STEPS, "learning_rate": rate, "auto_tune": False,
-            "compression": "none", "adapter": ADAPTER,
+            "tokens": tokens, "auto_tune": False, "compression": "none", "adapter": ADAPTER, **sections["training"],
         },
-        "privacy": privacy,
+        "privacy": side.privacy,
     }  # fmt: skip
     path = folder / "club.json"
     path.write_text(json.dumps(content))
     return path
 
 
-def play(folder: Path, sites: Sequence[str], privacy: dict[str, Any], tokens: int, rate: float, seed: int) -> Outcome:
+def play(folder: Path, sites: Sequence[str], side: Side, tokens: int, rate: float, seed: int) -> Outcome:
     """Play a run to its end."""
-    path = run_file(folder, sites, privacy, tokens, rate, seed)
+    path = run_file(folder, sites, side, tokens, rate, seed)
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "barnraise.cli.main", "train", str(path), "--json"],
@@ -199,17 +235,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=8, help="tasks of each site")
-    parser.add_argument("--rates", default=",".join(map(str, RATES)), help="learning rates to choose from by seed 0")
     parser.add_argument("--sides", default=";".join([CENTRALISED, *SIDES]))
     parser.add_argument("--folder", type=Path, help="keep the texts, the base and the runs there, and use these again")
     parser.add_argument("--quick", action="store_true", help="does it run? its figures say nothing")
     options = parser.parse_args()
-    sites, seeds, tasks, rates = SITES, options.seeds, options.tasks, [float(one) for one in options.rates.split(",")]
+    sites, seeds, tasks, most_rates = SITES, options.seeds, options.tasks, 9
     if options.quick:
-        seeds, tasks, rates, sites, options.sides = 1, 1, rates[:1], SITES[-3:], "masks, epsilon 8"
+        seeds, tasks, most_rates, sites, options.sides = 1, 1, 1, SITES[-3:], "masks, epsilon 8"
     torch.set_num_threads(1)
     print(_machine.look())
-    tokens = tasks * len(sites) * STEPS * BATCH * CONTEXT
+    tokens = tasks * len(sites) * ROWS * CONTEXT
     with tempfile.TemporaryDirectory() as name:
         folder = options.folder or Path(name)
         if not (folder / "base").is_dir():
@@ -229,9 +264,11 @@ def main() -> None:
                     return centralised(folder, sites, tokens // (BATCH * CONTEXT), rate, seed)
                 return play(folder, sites, SIDES[side], tokens, rate, seed)
 
-            first = {rate: outcome(rate, 0) for rate in rates}
-            rate = min(rates, key=lambda one: first[one].loss)
+            rates = RATES if side == CENTRALISED else SIDES[side].rates
+            first = {rate: outcome(rate, 0) for rate in rates[:most_rates]}
+            rate = min(first, key=lambda one: first[one].loss)
             some = [first[rate], *(outcome(rate, seed) for seed in range(1, seeds))]
+            print(" ".join(f"{one:g}: {found.loss:.3f}" for one, found in first.items()), file=sys.stderr)
             losses, seconds = told([one.loss for one in some]), told([one.seconds for one in some], 0)
             epsilon = f"{max(one.epsilon for one in some):.2f}" if some[0].epsilon else "-"
             sent = f"{statistics.median(one.up for one in some) / 1e6:.2f} + "
