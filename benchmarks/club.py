@@ -9,7 +9,7 @@ block of 2,000 characters is kept for evaluation, and no side trains on it.
 
 *centralised* is a usual loop of AdamW over all rows together, by PyTorch alone. The other sides are `barnraise train`
 with a process for each site, and four trustees for masks. All take the same number of tokens, less than one pass over
-the rows, and the better of two rates. With epsilon 8 a task is one step with many rows, so that its noise is small, and
+the rows, and the best of some rates. With epsilon 8 a task is one step with many rows, so that its noise is small, and
 Adam takes the steps at the controller. A site's bytes are a tenth of the run's traffic, that of trustees too.
 """
 
@@ -47,7 +47,7 @@ ADAPTER = {"kind": "lora", "rank": 4, "targets": ["c_attn", "c_fc"]}
 MASKS = {"trustees": 4, "colluding": 1, "most": 10}
 BUDGET = {"profile": "example", "epsilon": 8.0, "delta": 1e-5, "clip": 0.25, "uses": 1}
 CENTRALISED = "centralised"
-RATES = (0.003, 0.01)
+RATES = (0.003, 0.01, 0.03)
 
 
 def local_adamw(rate: float) -> dict[str, Any]:
