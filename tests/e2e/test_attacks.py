@@ -60,6 +60,7 @@ MATRIX: dict[str, Any] = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("number", some((signal.SIGINT,), (signal.SIGTERM, signal.SIGINT)))
 def test_an_interrupted_matrix_says_how_to_continue(barnraise, tmp_path: Path, number: int) -> None:

@@ -28,6 +28,7 @@ def windows(content: bytes, size: int, count: int) -> list[bytes]:
     return [piece for start in starts if any(piece := content[start : start + size])]
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_host_without_the_key_adds_updates_and_is_resumed(barnraise, run_file, tmp_path: Path) -> None:
     made = [barnraise("keys", "make", name, "--json") for name in ("club.key", "foreign.key")]

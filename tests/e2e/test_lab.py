@@ -79,6 +79,7 @@ def test_two_workers_train_over_cellular_links(barnraise, lab_file, name: str) -
     assert any((run_dir / "lab").rglob("train-00000.bin")), "the data did not travel"
 
 
+@pytest.mark.campaign
 def test_an_attacker_attacks_from_its_namespace(barnraise, lab_file) -> None:
     workers = [{"name": "one"}, {"name": "two", "attack": {"kind": "nan"}}]
     lab = barnraise("lab", str(lab_file(workers=workers, training=TRAINING | {"tokens": 20_000})), "--json")

@@ -206,6 +206,7 @@ def test_train_ends_with_the_reason_once_no_worker_can_live(barnraise, run_file)
     assert finished(run_dir) == []
 
 
+@pytest.mark.campaign
 def test_train_ends_at_once_when_training_diverges(barnraise, run_file) -> None:
     """Nobody is started again for more of the same."""
     train = barnraise("train", str(run_file(training={**ENDLESS, "learning_rate": 1e30})))
@@ -218,6 +219,7 @@ def test_train_ends_at_once_when_training_diverges(barnraise, run_file) -> None:
     assert finished(run_dir) == []
 
 
+@pytest.mark.campaign
 def test_two_joins_on_one_machine_and_one_is_put_out(barnraise, run_file, tmp_path: Path) -> None:
     serve = barnraise("serve", str(run_file(training=ENDLESS, workers=[])))
     run_dir = run_dir_of(serve)

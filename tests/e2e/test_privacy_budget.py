@@ -38,6 +38,7 @@ def counted(given: dict[int, Assigned]) -> int:
     return spending.most
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_standby_keeps_the_count_and_ends_the_run_at_the_budget(barnraise, run_file, tmp_path: Path) -> None:
     text = tmp_path / "own.txt"

@@ -82,6 +82,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> str:
     return named
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_machine_without_the_problem_declines_and_others_continue(barnraise, known: str, tmp_path: Path) -> None:
     serve = barnraise("serve", str(write(tmp_path)), "--json", prefix=[])

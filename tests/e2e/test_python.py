@@ -75,6 +75,7 @@ def test_a_script_trains(run_file, tmp_path: Path) -> None:
     AutoModelForCausalLM.from_pretrained(model_dir)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_script_that_is_interrupted_is_told_so(run_file, tmp_path: Path) -> None:
     run_file(training={"tokens": 50_000_000, "batch_size": 4, "local_steps": 5})

@@ -70,6 +70,7 @@ def test_a_collector_gets_a_run_and_its_resumption_each_trace_once(barnraise, ru
     assert len({span.trace_id for span in collector.spans if span.name == "version"}) > before
 
 
+@pytest.mark.campaign
 def test_a_run_ends_as_usual_without_its_collector_and_says_so_once(barnraise, run_file) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
