@@ -213,8 +213,9 @@ class Worker:
         return self.tasks.gone(event.digest, now)
 
     def _prepared(self, event: Prepared, now: float) -> list[Action]:
-        self.tasks.files, self.profile = RowFiles(event.files, own=event.own is not None), event.profile
-        self.own = event.own
+        own, self.profile = event.own, event.profile
+        self.own, silent = own, own is not None and own.losses == "off"
+        self.tasks.files = RowFiles(event.files, own=own is not None, silent=silent)
         self.tasks.limits, self.incoming.room = event.limits, event.limits.fetched
         self.incoming.restored(event.version, event.digest)
         return [self._hello(now)]

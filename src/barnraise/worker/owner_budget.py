@@ -71,7 +71,7 @@ class OwnerBudget:
     @property
     def spent(self) -> float:
         """Return the epsilon that is spent so far of the row with the most steps, or of all rows together."""
-        return self._epsilon(self._record.spending.most)
+        return epsilon(self.private.noise, self.private.rate or 1.0, self._record.spending.most, self.limit.delta)
 
     def begin(self, task: Train, rows: list[RowRange]) -> str:
         """Count a task on these rows, durably; return why it is not to begin, "" where it may."""
@@ -88,9 +88,6 @@ class OwnerBudget:
         except OSError as error:
             raise StorageError(f"the count of --epsilon in {self._path} cannot be written: {error}") from None
         return ""
-
-    def _epsilon(self, steps: int) -> float:
-        return epsilon(self.private.noise, min(self.private.rate or 1.0, 1.0), steps, self.limit.delta)
 
 
 def _own_noise(limit: PrivacyLimit, settings: WorkerSettings) -> Private:

@@ -143,7 +143,7 @@ class Committee:
     def _teams(self, answering: Sequence[int]) -> list[tuple[int, ...]]:
         """Return teams of t + 1 trustees, so that each seed is known to a whole team.
 
-        More than t teams without a common trustee suffice, as t colluding trustees are in t of them. Where there are
+        More than t teams without a common trustee suffice, as t trustees are in t of them at most. Where there are
         fewer, the next team is the one that knows the most seeds that no team before it knows.
         """
         width, n = self.collude + 1, len(answering)
