@@ -66,9 +66,10 @@ bench: install  ## run the benchmarks, each prints its comparison (an hour; thos
 	done
 
 bench-quick: install  ## see that every benchmark runs, in small (a few minutes)
-	@set -e; for script in $(BENCHMARKS); do \
-		echo "== $$script"; timeout 300 $(BIN)/python $$script --quick; \
-	done
+	@printf '%s\n' $(BENCHMARKS) | xargs -P $(NUM_TEST_PROCESSES) -I SCRIPT sh -c ' \
+		said=$$(timeout 300 $(BIN)/python SCRIPT --quick 2>&1); code=$$?; \
+		printf "== SCRIPT\n%s\n" "$$said"; \
+		[ $$code = 0 ] || { echo "SCRIPT ended with $$code"; exit 255; }'
 
 bench-miles: install $(BENCH_VENV)/.bench  ## as root: codecs, transports, time to a loss, and DDP, DiLoCo, torchft, hivemind beside us
 	$(BIN)/python benchmarks/codecs.py

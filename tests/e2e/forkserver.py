@@ -4,6 +4,9 @@
 `environment` and the files of its output. The answer is {"pid": N}; when the process has ended, {"pid": N, "code": C}
 follows. A process that tests start so differs from `python -m barnraise.cli.main` in the imports alone: they would take
 7 s of CPU time in each. It starts no thread, and its processes are killed when it ends.
+
+The forkserver of local workers, which such a process may start, imports the same. So each process has a `Spare` fork of
+itself, which becomes that forkserver when it is started.
 """
 
 from __future__ import annotations
@@ -172,6 +175,65 @@ def become(command: dict[str, Any]) -> None:
     sys.path[0] = command["cwd"]  # as with `python -m`
 
 
+WORKERS = "barnraise.assembly.forkserver"
+"""The module of the forkserver of local workers."""
+
+
+class Spare:
+    """A fork of this process that waits to become the forkserver of local workers; it is killed with this process.
+
+    It replaces the exec of a process with pipes or files of its own, and is a child like any other.
+    """
+
+    def __init__(self) -> None:
+        self._socket, waiting = socket.socketpair()
+        me = os.getpid()
+        self.pid: int | None = os.fork()
+        if self.pid:
+            waiting.close()
+            return
+        self._socket.close()
+        die_with_parent(me)
+        data, descriptors, _, _ = socket.recv_fds(waiting, MOST_BYTES, 3)
+        if not data:
+            os._exit(0)
+        for target, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
+        waiting.close()
+        started: dict[str, Any] = json.loads(data)
+        os.environ.clear()
+        os.environ.update(started["environment"])
+        sys.argv[1:] = started["arguments"]
+        runpy.run_module(WORKERS, run_name="__main__", alter_sys=True)
+        sys.exit()
+
+    def become(self, arguments: list[str], descriptors: tuple[int, int, int]) -> int:
+        """Have it become the forkserver with these arguments and standard streams; return its process number."""
+        message = {"environment": dict(os.environ), "arguments": arguments}
+        socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
+        self._socket.close()
+        assert self.pid
+        pid, self.pid = self.pid, None
+        return pid
+
+
+def use_spare(spare: Spare) -> None:
+    """Have `subprocess` use the spare process where it would execute the module of the forkserver of workers."""
+    execute = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def start(popen: Any, arguments: Any, *rest: Any) -> None:
+        streams = rest[9:15]  # standard input, output and error: each a descriptor to read and one to write
+        theirs = (streams[0], streams[3], streams[5])
+        if spare.pid is None or list(arguments)[1:3] != ["-m", WORKERS] or -1 in theirs:
+            execute(popen, arguments, *rest)
+            return
+        popen.pid, popen._child_created = spare.become(list(arguments)[3:], theirs), True
+        popen._close_pipe_fds(*streams)
+
+    subprocess.Popen._execute_child = start  # type: ignore[attr-defined]
+
+
 def main() -> None:
     """Import, serve, and in each fork do the command."""
     from barnraise.worker.imports import import_all
@@ -185,6 +247,7 @@ def main() -> None:
     assert len(os.listdir("/proc/self/task")) == 1, "threads do not survive a fork"
     gc.freeze()
     become(serve(socket.socket(fileno=int(sys.argv[1]))))
+    use_spare(Spare())
     runpy.run_module("barnraise.cli.main", run_name="__main__", alter_sys=True)
 
 
