@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos bench bench-quick bench-miles gpu gpu-miles docs docs-site pictures coverage matrix clean
+.PHONY: help demo wheel install test campaigns check lint types layers format intrude chaos histories bench bench-quick bench-miles gpu gpu-miles docs docs-site pictures coverage matrix clean
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -57,6 +57,10 @@ intrude: install  ## attack a live controller with 360,000 frames, sybils and 10
 SEEDS ?= 10000
 chaos: install  ## play SEEDS=10000 small clusters under random fault plans, with all that must hold checked (ten minutes)
 	$(BIN)/python -m tests.chaos --seeds $(SEEDS) --processes $(NUM_TEST_PROCESSES)
+
+HISTORIES ?= 10000
+histories: install  ## play HISTORIES=10000 random histories of masked updates: the exact sum or a clean abort (half an hour)
+	$(BIN)/python -m tests.state_machine --histories $(HISTORIES) --processes $(NUM_TEST_PROCESSES)
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 

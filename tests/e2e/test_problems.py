@@ -85,13 +85,13 @@ def known(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.campaign
 @pytest.mark.slow
 def test_a_machine_without_the_problem_declines_and_others_continue(barnraise, known: str, tmp_path: Path) -> None:
-    serve = barnraise("serve", str(write(tmp_path)), "--json", prefix=[])
+    serve = barnraise("serve", str(write(tmp_path)), "--json")
     invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '(.*)'", text)) and m[1])
     without = barnraise("join", invite, "--name", "bob", "--home", "bob", prefix=["env", "-u", FILES])
     assert without.wait(120) == 1
     said = "the problem 'line' is not installed here; the run needs problems.py with the digest"
     assert said in " ".join(without.text().split())
-    with_it = barnraise("join", invite, "--name", "ann", "--home", "ann", prefix=[])
+    with_it = barnraise("join", invite, "--name", "ann", "--home", "ann")
     assert serve.wait() == 0, serve.text() + with_it.text()
     assert with_it.wait(60) == 0, with_it.text()
     result = serve.json()
@@ -138,7 +138,7 @@ def test_a_loss_that_is_nan_on_all_rows_ends_no_worker_and_the_run_says_that_it_
     path = write(tmp_path, fault="nan", odd_from=-2.0)
     content = json.loads(path.read_text()) | {"workers": [{"name": "ann"}]}
     path.write_text(json.dumps(content))
-    train = barnraise("train", str(path), prefix=[])
+    train = barnraise("train", str(path))
     said = "the problem Line has a loss or a gradient that is not finite in all steps of a task"
     train.wait_for(lambda text: "the run waits: its workers gave the last 10 tasks back" in " ".join(text.split()))
     text = " ".join(train.text().split())
@@ -153,7 +153,7 @@ def test_a_loss_that_fails_on_some_rows_ends_no_run(barnraise, known: str, fault
     path = write(tmp_path, fault=fault)
     content = json.loads(path.read_text()) | {"workers": [{"name": "ann"}, {"name": "bob"}]}
     path.write_text(json.dumps(content))
-    train = barnraise("train", str(path), "--json", prefix=[])
+    train = barnraise("train", str(path), "--json")
     assert train.wait() == 0, train.text()
     result = train.json()
     assert result["tokens"] >= 8_000

@@ -11,8 +11,8 @@ from barnraise.privacy.masking.release import ListMade
 from ..campaigns import campaign
 from .masking import History, HostileHost
 
-PIECES, SHORT, EACH = 100, 3, 50
-"""Half of the 10,000 histories have an honest controller, the other half a hostile one."""
+PIECES, SHORT, EACH = 10, 2, 50
+"""`make histories` plays 10,000 of them: half have an honest controller, the other half a hostile one."""
 
 SOME = [*range(SHORT), *map(campaign, range(SHORT, PIECES))]
 
