@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnraise.core.errors import RunDirectoryError
 from barnraise.core.types import Train, name_of
 from barnraise.ledger import LedgerView, notes
 from barnraise.ledger.decisions import Assigned, Decision, Noted
@@ -16,10 +17,11 @@ BUDGET, DELTA, USES, STEPS = 8.0, 1e-5, 6, 2
 
 
 def decisions(run: Path) -> list[Decision]:
-    if not (run / "ledger.sqlite").exists():
+    try:
+        with LedgerView(run / "ledger.sqlite") as view:
+            return [decision for _, decision in view.replay()]
+    except RunDirectoryError:  # it is not there yet, or has no tables yet
         return []
-    with LedgerView(run / "ledger.sqlite") as view:
-        return [decision for _, decision in view.replay()]
 
 
 def told(run: Path) -> list[notes.PrivacySpent]:
