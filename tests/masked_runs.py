@@ -168,9 +168,9 @@ class MaskedRun:
     def take_task(self, name: str, kind: type[Any]) -> Any:
         return next(task for task in self.tasks[name].values() if isinstance(task, kind))
 
-    def vet(self, name: str, *faulty: int, reason: str = "") -> list[Action]:
+    def vet(self, name: str, *faulty: int, reason: str = "", unlisted: tuple[int, ...] = ()) -> list[Action]:
         task = self.take_task(name, Vet)
-        told = {"reason": reason, "faulty": faulty, "steps": 0, "loss": 0.0, "seconds": 0.1}
+        told = {"reason": reason, "faulty": faulty, "unlisted": unlisted, "steps": 0, "loss": 0.0, "seconds": 0.1}
         return self.answer(name, Vetted(assignment=task.id, base=task.base, **told))
 
     def endorse(

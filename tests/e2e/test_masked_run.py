@@ -9,6 +9,7 @@ import pytest
 
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerView, RunDirectory, notes
+from barnraise.ledger.decisions import Assigned
 
 MASKED = {
     "training": {
@@ -93,3 +94,45 @@ def test_workers_with_a_roster_work_for_its_trustees_alone(barnraise, run_file, 
         tokens = {node.node: node.tokens for node in view.nodes()}
     assert tokens["cy"] == 0
     assert tokens["ann"] > 0
+
+
+@pytest.mark.campaign
+def test_trustees_with_a_roster_of_members_add_no_updates_of_others(barnraise, run_file, tmp_path: Path) -> None:
+    masked = MASKED | {"training": MASKED["training"] | {"tokens": 10**9}}
+    serve = barnraise("serve", str(run_file(**masked, workers=[])))
+    run = RunDirectory(Path(serve.wait_for(lambda text: (m := re.search(r"run directory (\S+)", text)) and m[1])))
+    invite = serve.wait_for(lambda text: (m := re.search(r"barnraise join '(.*)'", text)) and m[1])
+    made = barnraise("invite", str(run.path), "--role", "trustee", "--uses", "4")
+    assert made.wait() == 0, made.text()
+
+    def join(ticket: str, name: str, *options: str):
+        home = ("--threads", "1", "--home", str(tmp_path / name), "--name", name)
+        return barnraise("join", ticket, *home, *options)
+
+    workers = {name: join(invite, name) for name in ("ann", "bob", "eve")}
+    lines = [
+        worker.wait_for(lambda text: (m := re.search(r"([0-9a-f]{64} \S+) OWNER", text)) and m[1])
+        for worker in workers.values()
+    ]
+    members = tmp_path / "members.txt"
+    members.write_text("\n".join(f"{line} the lab" for line in lines[:2]))
+    wrong = join(invite, "di", "--members", str(members))
+    assert wrong.wait() == 2
+    assert "--members is for trustees" in wrong.text()
+    trustees = [join(made.out.read_text().strip(), f"t{one}", "--members", str(members)) for one in range(1, 5)]
+    trustees[0].wait_for(lambda text: "accepts updates of the 2 members" in text)
+    for name in ("ann", "bob"):
+        workers[name].wait_for(lambda text: "found it in the list that a quorum of the trustees signed" in text)
+    left_out = "its node is not on the rosters of members"
+    workers["eve"].wait_for(lambda _: left_out in str(reasons(run, "eve")))
+    with LedgerView(run.ledger) as view:
+        nodes = {node.node: node for node in view.nodes()}
+    assert nodes["eve"].change == "joined", "it is not put out"
+    assert not any(left_out in str(reasons(run, name)) for name in ("ann", "bob"))
+
+
+def reasons(run: RunDirectory, node: str) -> list[str]:
+    """Return why contributions of a node were taken back."""
+    with LedgerView(run.ledger) as view:
+        owners = {d.assignment: d.node for _, d in view.replay() if isinstance(d, Assigned)}
+        return [note.reason for _, note in view.events(notes.Voided) if owners[note.assignment] == node]

@@ -132,8 +132,16 @@ MESSAGES: list[tuple[m.Message, bytes | None]] = [
         m.Offer(Sketched(assignment=11, base=42, steps=20, loss=2.5, seconds=3.75, sketch=bytes(SKETCH_BYTES))),
         None,
     ),
-    (m.Offer(Vetted(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))), None),
-    (m.Offer(Endorsed(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))), None),
+    (
+        m.Offer(
+            Vetted(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,), unlisted=(9,))
+        ),
+        None,
+    ),
+    (
+        m.Offer(Endorsed(assignment=12, base=42, steps=0, loss=0.0, seconds=0.5, reason="no", faulty=(7,))),
+        None,
+    ),
     (m.Offer(Confirmed(assignment=13, base=42, steps=0, loss=0.0, seconds=0.5, digest=A)), None),
     (m.Offer(Unmasked(assignment=14, base=42, steps=0, loss=0.0, seconds=0.5, payload=Blob(B, 50))), None),
     (m.PayloadChunk(7, 262144), b"\x00\x01payload"),

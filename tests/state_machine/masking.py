@@ -1,8 +1,9 @@
 """One random history of a masked list, played by the real machines: members, trustees and a controller.
 
-Members may seal bad shares, mask with other seeds than they sealed, or add anything. Up to t trustees lie about sums,
-refuse, sign rubbish, or stay silent. All trustees and the controller crash and come back, and messages overtake each
-other. A controller may be hostile instead: see `HostileHost`.
+Members may seal bad shares, mask with other seeds than they sealed, or add anything. They may be missing on the rosters
+of all or of some trustees. Up to t trustees lie about sums, refuse, sign rubbish, or stay silent. All trustees and the
+controller crash and come back, and messages overtake each other. A controller may be hostile instead: see
+`HostileHost`.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Process:
     dice: random.Random
     lie: str = ""
     crashes: float = 0.0
+    known: int = 40  # members on its roster
     journal: list[TrusteeDecision] = field(default_factory=list)
     machine: TrusteeMachine = field(init=False)
 
@@ -64,7 +66,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        self.machine = trustee(self.number, self.terms, self._record, list(self.journal))
+        self.machine = trustee(self.number, self.terms, self._record, list(self.journal), members=self.known)
 
     def call(self, ask: Callable[[TrusteeMachine], Any]) -> Any:
         """Ask the machine, which may crash before or after it records a decision; None: no answer came."""
@@ -161,8 +163,18 @@ class History:
         self.members = Members.draw(dice, self.terms, members, dice.choice([0, 0, 1, 2]) if faults else 0)
         lying = dice.sample(range(m), dice.randint(0, t)) if faults else []
         crashes, self.drops = (dice.choice([0.0, 0.2]), dice.choice([0.0, 0.05, 0.3])) if faults else (0.0, 0.0)
+        self.known = members - (dice.choice([0, 0, 0, 1, 2]) if faults else 0)
+        listing = dice.sample(range(m), dice.choice([m, m, dice.randint(0, m)]))
         self.trustees = [
-            Process(n, self.terms, dice, dice.choice(TRUSTEE_LIES) if n in lying else "", crashes) for n in range(m)
+            Process(
+                number=n,
+                terms=self.terms,
+                dice=dice,
+                lie=dice.choice(TRUSTEE_LIES) if n in lying else "",
+                crashes=crashes,
+                known=self.known if n in listing else members,
+            )
+            for n in range(m)
         ]
         self.reachable = set(range(m))
         self.group = dice.choice([0, 0, 2, 3])
@@ -220,8 +232,9 @@ class History:
             elif (lie := self.trustees[ask.trustee].lie) == "rubbish":
                 open_asks += machine.refused(ask.trustee, "an answer that is none")
             elif lie != "silent":
-                faults = set(self.trustees[ask.trustee].machine.vet(draft, self.shares(ask.trustee, draft)).faults)
-                open_asks += machine.vetted(ask.trustee, set(dice.sample(everyone, 2)) if lie == "refuse" else faults)
+                answer = self.trustees[ask.trustee].machine.vet(draft, self.shares(ask.trustee, draft))
+                faults = set(dice.sample(everyone, 2)) if lie == "refuse" else set(answer.faults) - answer.unlisted
+                open_asks += machine.vetted(ask.trustee, faults, answer.unlisted)
 
     def _controller(self) -> None:
         """Start the controller's machine of the list, also after a crash."""
@@ -323,7 +336,11 @@ class History:
         assert self.end is not None
         assert all(self.trustees[one].lie for one in self.end.liars)
         assert all(self.members.lies.get(one) in ("share", "commitment") for one in self.proven)
+        assert self.committee is not None
+        honest = sum(one.known == self.known and not one.lie for one in self.trustees)
         if isinstance(self.end, ListMade):
+            if honest > self.committee.size - self.committee.quorum:
+                assert all(entry.assignment < self.known for entry in self.list.entries), "a member that none listed"
             assert self.machine.status is ListStatus.MADE
             assert self.sums == self.members.exact(self.list)
         else:

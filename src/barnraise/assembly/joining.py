@@ -37,6 +37,7 @@ async def join(
     home: Path | None = None,
     new_keys: bool = False,
     trustees: Path | None = None,
+    members: Path | None = None,
     own: OwnFiles | None = None,
     key_file: str = "",
     build: BuildExecutor | None = None,
@@ -48,16 +49,18 @@ async def join(
     """Run a worker by invite, and return its outcome once nothing is left to do.
 
     `build` makes its executor, and `machine` its state machine, where these are not the usual ones. `trustees` is the
-    roster of those for which it masks updates; None: any. `key_file` has the key to an encrypted run. With `new_keys`
-    it takes new keys, which its known keys endorse. `own` are its files, for a run whose rows stay with their nodes.
-    Where the host name, or the keys, belong to another machine, it takes others, by the same invite. `show` gets its
-    progress, twice a second and at the end. A signal's handler calls `on_end`, as soon as it is known, with the seconds
-    within which the worker will have ended. Raises RunFailedError when it stopped before, InputError and InviteError.
+    roster of those for which it masks updates; None: any. `members` is, for a trustee, the roster of the nodes whose
+    updates it accepts; None: any. `key_file` has the key to an encrypted run. With `new_keys` it takes new keys, which
+    its known keys endorse. `own` are its files, for a run whose rows stay with their nodes. Where the host name, or the
+    keys, belong to another machine, it takes others, by the same invite. `show` gets its progress, twice a second and
+    at the end. A signal's handler calls `on_end`, as soon as it is known, with the seconds within which the worker will
+    have ended. Raises RunFailedError when it stopped before, InputError and InviteError.
     """
+    from barnraise.privacy.masking.member_roster import MemberRoster
     from barnraise.privacy.masking.roster import TrusteeRoster
     from barnraise.transport import Invite, Keys, identity
     from barnraise.transport.links.presets import index_of, parse
-    from barnraise.trust.roles import WORKER, joins, wrong_invite
+    from barnraise.trust.roles import TRUSTEE, WORKER, joins, wrong_invite
     from barnraise.wire.messages import TAKEN
     from barnraise.worker.leaving import LEAVES_WITHIN
     from barnraise.worker.lending import MAX_DISK
@@ -71,7 +74,14 @@ async def join(
     wanted = name or re.sub(r"[^A-Za-z0-9_.-]+", "-", platform.node()).strip("-_.")[:64] or "worker"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", wanted):
         raise InputError(f"name {name!r} cannot name a node: use up to 64 letters, digits, '_', '.' and '-'")
+    if members is not None and ticket.role != TRUSTEE:
+        raise InputError("--members is for trustees, and this invite is not for one: leave it out, or ask for another")
+    if trustees is not None and ticket.role == TRUSTEE:
+        raise InputError(
+            "--trustees is for workers, and this invite is for a trustee: leave it out, or ask for another"
+        )
     roster = TrusteeRoster.read(trustees.expanduser()) if trustees is not None else None
+    listed = MemberRoster.read(members.expanduser()) if members is not None else None
     given.setdefault("max_disk", MAX_DISK)
     means = Means(**given, link=parse(network, index_of(wanted)) if network else None)
     means = replace(means, threads=given.get("threads") or os.cpu_count() or 1)
@@ -99,7 +109,7 @@ async def join(
                 invite=ticket,
                 means=means,
                 former=former,
-                safeguards=Safeguards(roster, key_file),
+                safeguards=Safeguards(roster, key_file, listed),
             )
             if lent := means.lent().seconds:
                 on_end(lent + LEAVES_WITHIN)

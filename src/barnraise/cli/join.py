@@ -120,6 +120,14 @@ def join(
             show_default=False,
         ),
     ] = None,
+    members: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="For a trustee: the roster of the workers whose updates you accept. Sums have no others.",
+            show_default=False,
+        ),
+    ] = None,
     key: Annotated[
         str,
         typer.Option(
@@ -158,7 +166,7 @@ def join(
                 given(invite), view.note, name=name, device=device, threads=threads, precision=precision,
                 network=network, slowdown=slowdown, home=home, new_keys=new_keys,
                 max_memory=max_memory, max_disk=max_disk, hours=hours, until=until, only=only,
-                base=base, trustees=trustees, own=own, key_file=key,
+                base=base, trustees=trustees, members=members, own=own, key_file=key,
                 show=view.update, on_end=_end_within,
             )
         )  # fmt: skip

@@ -202,7 +202,9 @@ _ROWS = (
         _row(
             [
                 _composed("one-shot masks hide single updates; an unnoised sum shows the union of tokens"),
-                _composed("while at most t of m trustees collude, workers pin them, and the host invents no members"),
+                _composed(
+                    "while at most t of m trustees collude, workers pin them, and they pin members (`join --members`)"
+                ),
                 _measured("it sees versions, each a sum of its members' updates"),
                 _nothing("all members of a group but one subtract their updates from its sum"),
                 _composed("t of them miss a seed of each update; t + 1 with the host remove the masks"),

@@ -51,7 +51,7 @@ from barnraise.core.types import (
 )
 from barnraise.wire.private import Encrypted, Private
 
-PROTOCOL_VERSION = 17
+PROTOCOL_VERSION = 18
 
 HEADER_LIMIT = 1 << 20
 """Largest header in bytes (an Assign with a long chain of deltas is the largest)."""

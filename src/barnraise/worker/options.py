@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from barnraise.core.errors import UnknownNameError
 from barnraise.core.sites import OwnFiles
+from barnraise.privacy.masking.member_roster import MemberRoster
 from barnraise.privacy.masking.roster import TrusteeRoster
 from barnraise.training.catalog import PRECISIONS
 from barnraise.transport import Invite, Keys
@@ -77,11 +78,13 @@ class Safeguards:
     """The parts of a run's protection that the worker's owner knows, and that no controller chooses.
 
     `trustees` names those that the owner accepts: it works for a run that masks updates for them alone; None: for any
-    run. `key_file` has the key to an encrypted run.
+    run. `key_file` has the key to an encrypted run. `members` names the nodes whose updates a trustee accepts; None:
+    any.
     """
 
     trustees: TrusteeRoster | None = None
     key_file: str = ""
+    members: MemberRoster | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from barnraise.core.types import Blob, NodeProfile
 from barnraise.core.units import bytes_text
 from barnraise.data.meta import MAX_META_BYTES, META, Meta
 from barnraise.models.memory import FLOAT, model_size
+from barnraise.privacy.masking.member_roster import member_line
 from barnraise.transport.reach import MAY_NAME, own_reach
 from barnraise.wire.file_downloads import FileDownload
 from barnraise.wire.manifest import Manifest
@@ -157,6 +158,9 @@ async def prepare(shell: Shell, settings: WorkerSettings, welcome: Welcome, prof
         partial(shell.build, manifest, meta, settings, options, profile.memory_bytes, own=own.dataset if own else None)
     )
     identify(executor, welcome, options)
+    if settings.uplink.masks is not None:
+        line = member_line(welcome.node, options.keys.signer.public, "OWNER")
+        shell.say(f"give the owners of trustees this line for their rosters (join --members FILE): {line}")
     for remark in executor.trainer.remarks:
         shell.say(remark)
     if own is None:

@@ -1,7 +1,8 @@
 """A trustee's process: it answers lists of masked updates, and needs neither model nor rows.
 
 It keeps in its folder what it signed, and the first signing key of each member. Updates that are signed with another
-key later are refused: the host could pass off updates of its own as that member's.
+key later are refused: the host could pass off updates of its own as that member's. Where its owner gave a list of
+members, it refuses the updates of others: the host could invent members.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from barnraise.core.types import (
     Vet,
     Vetted,
 )
+from barnraise.core.units import count_text
 from barnraise.privacy.masking.committee import Committee, TrusteeKeys
 from barnraise.privacy.masking.journal import TrusteeJournal
 from barnraise.privacy.masking.lists import MemberList, decode_list
+from barnraise.privacy.masking.member_roster import MemberRoster
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.roster import line_of
 from barnraise.privacy.masking.sealing import SealingKey
@@ -70,20 +73,28 @@ class SentSums:
 
 
 class KeyRoster:
-    """The signing keys of members by their nodes, as first seen, in the file at `path`."""
+    """The signing keys of members by their nodes: those that the owner `listed`, or as first seen, in a file.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    `path` is that file.
+    """
+
+    def __init__(self, path: Path, listed: MemberRoster | None = None) -> None:
+        self._path, self._learns = path, listed is None
         self.keys: dict[str, str] = {}
-        if path.exists():
+        if listed is not None:
+            self.keys.update(listed.keys)
+        elif path.exists():
             try:
                 self.keys = dict(json.loads(path.read_text("utf-8")))
             except (ValueError, OSError) as error:
                 raise InputError(f"the roster {path} cannot be read ({error}); restore it from a copy") from None
 
     def learn(self, given: Mapping[str, str]) -> None:
-        """Add keys of unknown members; those of known ones stay, so that entries under others are refused."""
-        if given.keys() - self.keys.keys():
+        """Add keys of unknown members; those of known ones stay, so that entries under others are refused.
+
+        A list of its owner stays as it is.
+        """
+        if self._learns and given.keys() - self.keys.keys():
             self.keys |= {node: key for node, key in given.items() if node not in self.keys}
             write_file(self._path, json.dumps(self.keys, indent=1).encode())
 
@@ -91,14 +102,16 @@ class KeyRoster:
 class TrusteeExecutor:
     """Carries out a trustee's tasks, one at a time.
 
-    `folder` has its journal and its roster.
+    `folder` has its journal and its roster; `members` are those that its owner listed, None: any.
     """
 
-    def __init__(self, run: RunId, name: str, keys: Keys, masks: Masks, folder: Path) -> None:
+    def __init__(
+        self, run: RunId, name: str, keys: Keys, masks: Masks, folder: Path, members: MemberRoster | None = None
+    ) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._run, self._name, self._keys, self._masks = run, name, keys, masks
         self._ring = Ring(masks.value_bits, masks.most_members, masks.limit, masks.deviation)
-        self._journal, self._roster = TrusteeJournal(folder), KeyRoster(folder / ROSTER)
+        self._journal, self._roster = TrusteeJournal(folder), KeyRoster(folder / ROSTER, members)
         self._machine: tuple[str, TrusteeMachine] | None = None  # by the digest of its committee
         self.payloads: dict[int, SentSums] = {}
         self.cut, self.leaving = threading.Event(), threading.Event()
@@ -111,7 +124,7 @@ class TrusteeExecutor:
             answer = self._with(task).vet(decode_list(task.members), task.shares)
         except (PayloadError, InputError) as error:
             answer = ListRefused(str(error))
-        told = partial(Vetted, reason=told_of(answer), faulty=tuple(answer.faults))
+        told = partial(Vetted, reason=told_of(answer), faulty=_accused(answer), unlisted=tuple(sorted(answer.unlisted)))
         return told(assignment=task.id, base=task.base, steps=0, loss=0.0, seconds=time.monotonic() - began)
 
     def endorse(self, task: Endorse) -> Endorsed:
@@ -125,7 +138,7 @@ class TrusteeExecutor:
         seconds = time.monotonic() - began
         if isinstance(answer, Endorsement):
             return told(seconds=seconds, endorsement=answer.signature)
-        return told(seconds=seconds, reason=told_of(answer), faulty=tuple(answer.faults)[:MOST_FAULTS])
+        return told(seconds=seconds, reason=told_of(answer), faulty=_accused(answer)[:MOST_FAULTS])
 
     def confirm(self, task: Confirm) -> Confirmed:
         """Compute sums of masks, and tell their digest."""
@@ -216,6 +229,11 @@ def told_of(refused: ListRefused) -> str:
     return "; ".join(part for part in (refused.reason, *faults[:1]) if part)[:1000]
 
 
+def _accused(refused: ListRefused) -> tuple[int, ...]:
+    """Return the refused assignments but for those of nodes that are merely not on the roster."""
+    return tuple(sorted(refused.faults.keys() - refused.unlisted))
+
+
 def _signers(members: MemberList, signers: tuple[str, ...]) -> dict[str, str]:
     """Return the signing keys of a list's members; PayloadError where there are more or fewer."""
     if len(signers) != len(members.entries):
@@ -242,10 +260,17 @@ async def _prepare(
     masks, options = settings.uplink.masks, shell.options
     if masks is None:
         raise InputError("this run masks no updates, so it needs no trustees; ask the host for another invite")
-    run = RunId(welcome.run, options.server_key)
+    run, members = RunId(welcome.run, options.server_key), options.safeguards.members
+    if members is not None:
+        members.require(masks.least)
+        shell.say(
+            f"accepts updates of the {count_text(len(members.keys), 'member')} in {members.source}, and of no others"
+        )
     own = TrusteeKeys(welcome.node, options.keys.signer.public, hexadecimal(options.keys.public))
     told = "give the owners of workers this line for their rosters (join --trustees FILE), with your name for OWNER"
     shell.say(f"{told}: {line_of(own, 'OWNER')}")
-    make: Callable[[], TrusteeExecutor] = partial(TrusteeExecutor, run, welcome.node, options.keys, masks, folder)
+    make: Callable[[], TrusteeExecutor] = partial(
+        TrusteeExecutor, run, welcome.node, options.keys, masks, folder, members=members
+    )
     executor = cast("TaskExecutor", await shell.in_training(make))
     return Ready(executor, Kept(executor, None, None), Prepared((), profile))

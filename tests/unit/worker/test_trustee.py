@@ -18,6 +18,7 @@ from barnraise.controller.state.effects import Listed, ListMembers, Member
 from barnraise.controller.tensors.unmasker import Unmasker
 from barnraise.core.errors import CorruptionError, PayloadError, ProblemError, RunFailedError, VersionRefusedError
 from barnraise.core.types import Batches, Confirm, Endorse, Masked, Seat, Unmask, Vet, Vetted
+from barnraise.privacy.masking.member_roster import MemberRoster
 from barnraise.privacy.masking.payload import UpdateOrigin, mask
 from barnraise.privacy.masking.ring import Ring
 from barnraise.privacy.masking.roster import TrusteeRoster
@@ -237,6 +238,25 @@ def test_a_trustee_refuses_lists_of_one_and_other_keys_of_known_members(club: Cl
     changed = vetted(club, club.listed(numbers), numbers)
     assert changed.faulty == (1,)
     assert "an entry that node ann did not sign" in changed.reason
+
+
+def test_a_trustee_with_a_list_of_members_accepts_no_others_and_learns_none(club: Club) -> None:
+    numbers = filled(club)
+    keys = {node: club.keys[node].signer.public for node in ("ann", "bob")}
+    listing = club.folders["t1"].with_name("listing")
+    club.trustees["t1"] = TrusteeExecutor(
+        RUN, "t1", club.keys["t1"], club.masks, listing, MemberRoster(keys, "members.txt")
+    )
+    for _ in range(2):  # it has not learnt them in between
+        told = vetted(club, club.listed(numbers), numbers)
+        assert (told.faulty, sorted(told.unlisted)) == ((), [3, 4])
+        assert "node cy is not on the roster of trustee t1" in told.reason
+    refused = club.trustees["t1"].endorse(Endorse(id=2, base=0, **club.about(club.listed(numbers), numbers, "t1")))
+    assert (refused.endorsement, refused.faulty) == ("", ()), "the node is not accused"
+    known = {number: node for number, node in numbers.items() if node in keys}
+    again = club.listed(known, "another nonce")
+    assert not vetted(club, again, known).reason
+    assert club.trustees["t1"].endorse(Endorse(id=3, base=0, **club.about(again, known, "t1"))).endorsement
 
 
 def test_a_trustee_names_entries_whose_seeds_it_cannot_open_and_binds_nothing_by_it(club: Club) -> None:

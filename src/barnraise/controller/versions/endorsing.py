@@ -178,10 +178,10 @@ class Vetting(AboutList):
         assert isinstance(result, Vetted)
         if (asked := self.list) is not None and (machine := asked.vetting) is not None:
             number = asked.seat_of(work.node)
-            if result.reason and not result.faulty:
+            if result.reason and not result.faulty and not result.unlisted:
                 asked.due += machine.refused(number, result.reason)
             else:
-                asked.due += machine.vetted(number, result.faulty)
+                asked.due += machine.vetted(number, result.faulty, result.unlisted)
         yield from ()
 
 

@@ -53,6 +53,10 @@ ANSWERS = frozenset([name_of(Vetted), name_of(Endorsed), name_of(Confirmed), nam
 MALFORMED_SEEDS = (
     "more trustees than may collude found its seeds or its signature to be false, or know another key of it"
 )
+NOT_LISTED = (
+    "its node is not on the rosters of members of more trustees than may collude: their owners add the line that its "
+    "`join` printed, and start their trustees again"
+)
 IN_DISPUTE = "trustees do not agree whether its seeds are false, and no quorum accepts it with the others"
 VETTING_SHARE = 0.25
 """Share of the patience after which entries are chosen by the answers of a quorum."""
@@ -204,10 +208,10 @@ class Unmasking(Part):
         if self._vetted.issuperset(closing.contributions):
             yield from self._release(closing, asked)
             return
-        proven = dict.fromkeys(chosen.proven, MALFORMED_SEEDS)
-        dispute = set(closing.contributions) - self._vetted - proven.keys()
+        proven, left_out = dict.fromkeys(chosen.proven, MALFORMED_SEEDS), dict.fromkeys(chosen.unlisted, NOT_LISTED)
+        dispute = set(closing.contributions) - self._vetted - proven.keys() - left_out.keys()
         self._open(None)
-        yield Unmade(self.context.epoch, closing.version, proven, dict.fromkeys(dispute, IN_DISPUTE))
+        yield Unmade(self.context.epoch, closing.version, proven, left_out | dict.fromkeys(dispute, IN_DISPUTE))
         for member in members:
             if member.assignment in proven:
                 yield Faulty(member.node, member.assignment, MALFORMED_SEEDS)

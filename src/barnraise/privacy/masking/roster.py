@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,31 @@ COLLUDING = "colluding"
 _FORM = "two keys of 64 hexadecimal digits, the name of the node, and its owner, as the trustee's `join` prints them"
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 _ADVICE = "ask the owners of the trustees, not the host alone, and give a roster that you agree with"
+
+
+def read_roster(path: Path) -> str:
+    """Return the text of a roster's file; InputError where it cannot be read, or is too long."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"the roster {path} cannot be read: {error.strerror}; give the path of a file") from None
+    if len(content) > MOST_BYTES:
+        raise InputError(f"the roster {path} has more than {MOST_BYTES} bytes; give a line for each node")
+    return content.decode("utf-8", "replace")
+
+
+def roster_lines(text: str, source: str, most_words: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield each line that is not empty and no comment: where it is, and its words, of which the last is the rest."""
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        words = line.split(maxsplit=most_words - 1)
+        if words and not words[0].startswith("#"):
+            yield f"{source}, line {number}: {printable(line.strip(), 80)!r}", words
+
+
+def is_key(word: str) -> bool:
+    """Return whether the word is a public key: 64 hexadecimal digits."""
+    return _KEY.fullmatch(word) is not None
 
 
 def line_of(keys: TrusteeKeys, owner: str) -> str:
@@ -46,29 +72,18 @@ class TrusteeRoster:
     @classmethod
     def read(cls, path: Path) -> TrusteeRoster:
         """Read the file; InputError where it cannot be read, or names no committee that can hold."""
-        try:
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise InputError(f"the roster {path} cannot be read: {error.strerror}; give the path of a file") from None
-        if len(content) > MOST_BYTES:
-            raise InputError(f"the roster {path} has more than {MOST_BYTES} bytes; give a line for each trustee")
-        return cls.parse(content.decode("utf-8", "replace"), str(path))
+        return cls.parse(read_roster(path), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> TrusteeRoster:
         """Return the roster in `text`; InputError names the first wrong line of `source`."""
         keys, owners, colluding = list[TrusteeKeys](), list[str](), 0
-        for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-            words = line.split(maxsplit=3)
-            where = f"{source}, line {number}: {printable(line.strip(), 80)!r}"
-            if not words or words[0].startswith("#"):
-                continue
+        for where, words in roster_lines(text, source, 4):
             if words[0] == COLLUDING:
                 if colluding or len(words) != 2 or not re.fullmatch(r"[1-9][0-9]?", words[1]):
                     raise InputError(f"{where} must be one line such as: {COLLUDING} 1")
                 colluding = int(words[1])
-            elif len(words) == 4 and all(map(_KEY.fullmatch, words[:2])):
+            elif len(words) == 4 and all(map(is_key, words[:2])):
                 keys.append(TrusteeKeys(words[2], signer=words[1].lower(), sealing=words[0].lower()))
                 owners.append(printable(words[3].strip(), 100))
             else:

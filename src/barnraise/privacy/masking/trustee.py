@@ -53,10 +53,14 @@ class Endorsement:
 
 @dataclass(frozen=True)
 class ListRefused:
-    """A trustee's refusal of a list; `faults` says of assignments what is wrong with each of them."""
+    """A trustee's refusal of a list; `faults` says of assignments what is wrong with each of them.
+
+    `unlisted` are those of nodes that are not on the trustee's roster, which proves nothing against them.
+    """
 
     reason: str
     faults: Mapping[int, str] = field(default_factory=dict)
+    unlisted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,11 @@ class TrusteeMachine:
         The controller asks for it before it fixes a list, so that one bad share does not cost the list.
         """
         reason = self._refusal(members)
-        return ListRefused(reason, {} if reason else self._opened(members, shares, members.digest)[1])
+        return (
+            ListRefused(reason)
+            if reason
+            else self._faulty("", members, self._opened(members, shares, members.digest)[1])
+        )
 
     def endorse(self, members: MemberList, shares: Sequence[bytes]) -> Endorsement | ListRefused:
         """Endorse a list, and bind its assignments to it; `shares` are this trustee's, in the order of the entries."""
@@ -164,13 +172,17 @@ class TrusteeMachine:
             return ListRefused(reason)
         opened, faults = self._opened(members, shares, digest)
         if faults:
-            return ListRefused(f"{len(faults)} of {len(members.entries)} entries are refused", faults)
+            return self._faulty(f"{len(faults)} of {len(members.entries)} entries are refused", members, faults)
         if self._nonces.get(members.nonce) != digest:
             assignments = tuple(entry.assignment for entry in members.entries)
             models = {version: model for version, model in _models(members) if version not in self._models}
             self._decide(ListBound(digest, members.nonce, assignments, tuple(sorted(models.items()))))
         self._kept = digest, opened
         return opened
+
+    def _faulty(self, reason: str, members: MemberList, faults: Mapping[int, str]) -> ListRefused:
+        unlisted = {entry.assignment for entry in members.entries if entry.node not in self.settings.roster}
+        return ListRefused(reason, faults, frozenset(unlisted & faults.keys()))
 
     def _refusal(self, members: MemberList) -> str:
         """Say what is wrong with a list as a whole, or return ""."""

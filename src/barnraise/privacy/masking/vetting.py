@@ -44,6 +44,7 @@ class VettingMachine:
     def __init__(self, committee: Committee, assignments: Collection[int], reachable: Iterable[int]) -> None:
         self.committee, self.assignments = committee, tuple(assignments)
         self.refused_entries: dict[int, frozenset[int]] = {}
+        self.unlisted_entries: dict[int, frozenset[int]] = {}
         self.refusals: dict[int, str] = {}
         self._reachable = set(reachable)
         self._over = False
@@ -57,10 +58,12 @@ class VettingMachine:
         """Ask all reachable trustees."""
         return [AskVerdict(one) for one in sorted(self._reachable)]
 
-    def vetted(self, trustee: int, refused: Collection[int]) -> list[VettingAction]:
-        """Take the entries that a trustee refuses."""
+    def vetted(self, trustee: int, refused: Collection[int], unlisted: Collection[int] = ()) -> list[VettingAction]:
+        """Take the entries that a trustee refuses, and those whose nodes are not on its roster."""
         if not self._over and trustee not in self.refusals:
-            self.refused_entries.setdefault(trustee, frozenset(refused) & frozenset(self.assignments))
+            mine = frozenset(self.assignments)
+            self.refused_entries.setdefault(trustee, frozenset([*refused, *unlisted]) & mine)
+            self.unlisted_entries.setdefault(trustee, (frozenset(unlisted) - frozenset(refused)) & mine)
         return self._advance()
 
     def refused(self, trustee: int, reason: str) -> list[VettingAction]:
@@ -100,4 +103,4 @@ class VettingMachine:
         self._over = True
         if clean >= least:
             return [EntriesChosen(Chosen(tuple(sorted(self.assignments)), (), tuple(sorted(answers))))]
-        return [EntriesChosen(choose(self.committee, self.assignments, answers))]
+        return [EntriesChosen(choose(self.committee, self.assignments, answers, self.unlisted_entries))]

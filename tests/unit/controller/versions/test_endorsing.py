@@ -122,6 +122,21 @@ def test_a_member_with_false_seeds_costs_its_own_update_and_no_other(draft: Mask
     assert not draft.notes(notes.VersionRefused)
 
 
+def test_a_member_that_no_trustee_knows_is_left_out_and_not_judged(draft: MaskedRun) -> None:
+    stranger, asked = of_bob(draft), len(draft.state.merging)
+    for name in TRUSTEES:
+        draft.vet(name, reason="node bob is not on the roster", unlisted=(stranger,))
+    assert judgements(draft) == [(stranger, False)]
+    (voided,) = draft.notes(notes.Voided)
+    assert "its node is not on the rosters of members" in voided.reason
+    assert not draft.notes(notes.Offended)
+    assert draft.state.nodes["bob"].live
+    draft.list_it()
+    draft.answer_all()
+    draft.make()
+    assert (draft.state.newest.version, draft.state.totals.accepted) == (1, asked - 1)
+
+
 def test_one_trustee_that_refuses_an_entry_is_done_without(draft: MaskedRun) -> None:
     for name in TRUSTEES:
         draft.vet(name, *([of_bob(draft)] if name == "t1" else []))

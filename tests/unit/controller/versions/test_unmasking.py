@@ -275,7 +275,8 @@ def answer(rng: random.Random, run: MaskedRun, trustee: str) -> None:
     if run.has(trustee, Vet):
         kind, members = rng.random(), list(run.state.merging)
         bad = members[:1] if kind < 0.15 or rng.random() < 0.1 else []
-        run.vet(trustee, *bad, reason="no" if kind < 0.05 else "")
+        strange = tuple(members[-1:]) if rng.random() < 0.1 else ()
+        run.vet(trustee, *bad, reason="no" if kind < 0.05 else "", unlisted=strange)
     elif run.has(trustee, Endorse):
         kind = rng.random()
         run.endorse(trustee, reason="no" if kind < 0.1 else "", forged=0.1 <= kind < 0.15)

@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.maskings import committee
 
-from barnraise.privacy.masking.choosing import choose
+from barnraise.privacy.masking.choosing import Chosen, choose
 
 
 def test_without_refusals_all_are_chosen() -> None:
-    assert choose(committee(), [3, 1, 2], dict.fromkeys(range(4), ())) == ((1, 2, 3), (), (0, 1, 2, 3))
+    assert choose(committee(), [3, 1, 2], dict.fromkeys(range(4), ())) == Chosen((1, 2, 3), (), (0, 1, 2, 3))
 
 
 def test_an_entry_that_more_than_t_trustees_refuse_is_proven_bad() -> None:
     found = choose(committee(), [1, 2, 3], {0: {2}, 1: {2}, 2: (), 3: ()})
-    assert found == ((1, 3), (2,), (0, 1, 2, 3))
+    assert found == Chosen((1, 3), (2,), (0, 1, 2, 3))
 
 
 def test_a_trustee_that_refuses_all_is_left_out() -> None:
     found = choose(committee(), [1, 2, 3], {0: {1, 2, 3}, 1: (), 2: (), 3: ()})
-    assert found == ((1, 2, 3), (), (1, 2, 3))
+    assert found == Chosen((1, 2, 3), (), (1, 2, 3))
 
 
 def test_an_entry_is_left_out_where_no_trustee_can_be_spared() -> None:
@@ -30,6 +30,15 @@ def test_an_entry_is_left_out_where_no_trustee_can_be_spared() -> None:
     assert found.proven == ()
     assert len(found.trustees) == 3
     assert choose(committee(), [1, 2], {0: {1}, 1: (), 2: (), 3: ()}, spare=1).assignments == (2,)
+
+
+def test_a_node_that_more_than_t_trustees_do_not_know_is_left_out_unproven() -> None:
+    them, refused = committee(), {0: {2}, 1: {2}, 2: (), 3: ()}
+    assert choose(them, [1, 2, 3], refused, {0: {2}, 1: {2}}) == Chosen((1, 3), (), (0, 1, 2, 3), (2,))
+    assert choose(them, [1, 2, 3], refused, {0: {2}}).proven == ()
+    assert choose(them, [1, 2, 3], refused, {0: {2}}).unlisted == ()
+    three = {0: {2}, 1: {2}, 2: {2}, 3: ()}
+    assert choose(them, [1, 2, 3], three, {0: {2}}).proven == (2,), "two more than may collude found it faulty"
 
 
 @given(refused=st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 9)), min_size=6))

@@ -33,7 +33,15 @@ def test_an_entry_that_two_of_four_refuse_is_left_out_as_proven(machine: Vetting
     machine.vetted(2, ())
     (found,) = machine.vetted(3, ())
     assert isinstance(found, EntriesChosen)
-    assert found.chosen == ((1, 3), (2,), (0, 1, 2, 3))
+    assert found.chosen == Chosen((1, 3), (2,), (0, 1, 2, 3))
+
+
+def test_an_entry_of_a_node_that_two_of_four_do_not_know_is_left_out_unproven(machine: VettingMachine) -> None:
+    machine.vetted(0, (), (2,))
+    machine.vetted(1, (), (2, 77))
+    machine.vetted(2, ())
+    (found,) = machine.vetted(3, ())
+    assert found == EntriesChosen(Chosen((1, 3), (), (0, 1, 2, 3), (2,)))
 
 
 def test_a_trustee_that_is_silent_delays_the_choice_until_it_leaves_or_time_is_up(machine: VettingMachine) -> None:
