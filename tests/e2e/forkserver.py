@@ -204,13 +204,15 @@ class Spare:
         started: dict[str, Any] = json.loads(data)
         os.environ.clear()
         os.environ.update(started["environment"])
+        os.umask(started["umask"])
         sys.argv[1:] = started["arguments"]
         runpy.run_module(WORKERS, run_name="__main__", alter_sys=True)
         sys.exit()
 
     def become(self, arguments: list[str], descriptors: tuple[int, int, int]) -> int:
         """Have it become the forkserver with these arguments and standard streams; return its process number."""
-        message = {"environment": dict(os.environ), "arguments": arguments}
+        os.umask(umask := os.umask(0))
+        message = {"environment": dict(os.environ), "umask": umask, "arguments": arguments}
         socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
         self._socket.close()
         assert self.pid

@@ -47,6 +47,7 @@ def test_join_over_http_when_zmq_is_blocked_and_the_controller_is_killed(barnrai
     assert len(set(accepted)) == len(accepted)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_run_over_http_alone(barnraise, run_file) -> None:
     path = run_file(controller={"use_zmq": False, "evaluations": 3, "evaluation_rows": 16})

@@ -100,6 +100,7 @@ def test_a_run_without_workers_is_finished(barnraise, run_file) -> None:
     assert again.json() == finish.json()
 
 
+@pytest.mark.campaign
 def test_the_host_pauses_a_run_which_rests_through_a_crash_until_it_is_continued(barnraise, run_file) -> None:
     def given() -> int:
         with LedgerView(run_dir / "ledger.sqlite") as view:

@@ -83,6 +83,7 @@ def test_a_run_ends_as_usual_without_its_collector_and_says_so_once(barnraise, r
     assert "refused" in train.text()
 
 
+@pytest.mark.campaign
 def test_a_run_without_the_extra_says_so_and_works(barnraise, run_file, tmp_path: Path) -> None:
     broken = tmp_path / "packages/opentelemetry"
     broken.mkdir(parents=True)

@@ -162,16 +162,16 @@ def observed(machine: Controller) -> int:
 
 
 def test_records_of_departed_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 nodes come and go, some of which work: as much is kept after the last 5,000 as after the first."""
-    monkeypatch.setattr(records, "MOST_GONE", 256)
+    """4,000 nodes come and go, some of which work: as much is kept after the last 2,000 as after the first."""
+    monkeypatch.setattr(records, "MOST_GONE", 128)
     machine, sizes = Controller(engine_settings(), State()), []
     machine.start(digest(0), 0.0)
-    for number in range(10_000):
+    for number in range(4_000):
         pass_through(machine, f"guest-{number}", number / 2, works=number % 10 == 0)
         if machine.deadline <= number / 2:
             machine.handle(ev.Tick(), number / 2)
-        if number % 5000 == 4999:
-            assert len(machine.parts[NodeRecords]) <= 256 + 1
+        if number % 2000 == 1999:
+            assert len(machine.parts[NodeRecords]) <= 128 + 1
             sizes.append(observed(machine))
     assert sizes[1] < 1.2 * sizes[0], "once more the first would be twice as much"
 
