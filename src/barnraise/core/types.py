@@ -273,8 +273,8 @@ class Endorsed(Result, frozen=True, gc=False, tag="endorsed", kw_only=True):
 class Vetted(Result, frozen=True, gc=False, tag="vetted", kw_only=True):
     """A trustee's judgement of the entries of a list: those that it refuses, and the first of its reasons.
 
-    `unlisted` are entries of nodes that are not on its roster of members, `faulty` other ones that it refuses. With a
-    reason and neither of them it refuses the list as a whole.
+    `unlisted` are entries of nodes that are not on its roster of members with their key, `faulty` other ones that it
+    refuses. With a reason and neither of them it refuses the list as a whole.
     """
 
     reason: Text = ""

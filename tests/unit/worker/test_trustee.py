@@ -236,7 +236,7 @@ def test_a_trustee_refuses_lists_of_one_and_other_keys_of_known_members(club: Cl
     club.keys["ann"] = Keys.generate()
     club.update("ann", 1, torch.zeros(SIZE))
     changed = vetted(club, club.listed(numbers), numbers)
-    assert changed.faulty == (1,)
+    assert (changed.faulty, changed.unlisted) == ((), (1,)), "the node is not accused"
     assert "an entry that node ann did not sign" in changed.reason
 
 

@@ -50,12 +50,10 @@ from barnraise.trust.roles import TRUSTEE
 ANSWERS = frozenset([name_of(Vetted), name_of(Endorsed), name_of(Confirmed), name_of(Unmasked)])
 """The kinds of trustees' results."""
 
-MALFORMED_SEEDS = (
-    "more trustees than may collude found its seeds or its signature to be false, or know another key of it"
-)
+MALFORMED_SEEDS = "more trustees than may collude found its seeds to be false"
 NOT_LISTED = (
-    "its node is not on the rosters of members of more trustees than may collude: their owners add the line that its "
-    "`join` printed, and start their trustees again"
+    "its node is not on the rosters of members of more trustees than may collude, or not with this key: their owners "
+    "add the line that its `join` printed, and start their trustees again"
 )
 IN_DISPUTE = "trustees do not agree whether its seeds are false, and no quorum accepts it with the others"
 VETTING_SHARE = 0.25

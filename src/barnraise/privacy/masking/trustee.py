@@ -55,7 +55,8 @@ class Endorsement:
 class ListRefused:
     """A trustee's refusal of a list; `faults` says of assignments what is wrong with each of them.
 
-    `unlisted` are those of nodes that are not on the trustee's roster, which proves nothing against them.
+    `unlisted` are those of nodes that are not on the trustee's roster with the key that they signed with, which proves
+    nothing against them.
     """
 
     reason: str
@@ -181,8 +182,15 @@ class TrusteeMachine:
         return opened
 
     def _faulty(self, reason: str, members: MemberList, faults: Mapping[int, str]) -> ListRefused:
-        unlisted = {entry.assignment for entry in members.entries if entry.node not in self.settings.roster}
-        return ListRefused(reason, faults, frozenset(unlisted & faults.keys()))
+        refused = (entry for entry in members.entries if entry.assignment in faults)
+        return ListRefused(
+            reason, faults, frozenset(one.assignment for one in refused if not self._knows(members, one))
+        )
+
+    def _knows(self, members: MemberList, entry: MemberEntry) -> bool:
+        """Return whether the entry is signed with the key that the roster has of its node."""
+        public = self.settings.roster.get(entry.node)
+        return public is not None and entry.is_signed(members.run, members.terms, public)
 
     def _refusal(self, members: MemberList) -> str:
         """Say what is wrong with a list as a whole, or return ""."""
