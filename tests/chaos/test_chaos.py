@@ -23,7 +23,7 @@ from .takeover import Takeover
 from .variety import LARGE
 
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
-PIECES, EACH = 12, 25
+PIECES, EACH = 6, 25
 SHORT = 1
 """Pieces that every test run plays; the others are a campaign."""
 

@@ -51,7 +51,9 @@ RUN: dict[str, Any] = {
     "training": {
         "tokens": 10**9, "batch_size": 4, "local_steps": 2, "learning_rate": 0.001, "compression": "none",
     },
-    "controller": {"http_port": 0, "evaluation_rows": 16, "checkpoint_seconds": 5.0, "max_update_norm": 10.0, "lease": 5.0},
+    "controller": {
+        "http_port": 0, "evaluation_rows": 16, "checkpoint_seconds": 5.0, "max_update_norm": 10.0, "lease": 5.0,
+    },
 }  # fmt: skip
 
 
