@@ -39,7 +39,8 @@ def once_in_versions(run_dir: Path) -> None:
 @pytest.mark.slow
 def test_train_learns_and_reports(barnraise, run_file) -> None:
     faults = [{"at": 0.3, "kill": "two"}, {"at": 0.3, "join": {"name": "three", "speed": 1.0}}]
-    process = barnraise("train", str(run_file(faults=faults)), "--log", "json")
+    training = {"tokens": 300_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003}
+    process = barnraise("train", str(run_file(faults=faults, training=training)), "--log", "json")
     assert process.wait() == 0, process.text()
     log = [json.loads(line) for line in process.out.read_text().splitlines()]
     assert {one["event"] for one in log} >= {"note", "happening", "progress", "end"}
@@ -48,7 +49,7 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     result = process.json()
     assert set(result) >= KEYS
     assert result["final_loss"] < result["first_loss"] - 0.5
-    assert result["tokens"] >= 120_000
+    assert result["tokens"] >= 300_000
     assert result["workers"] >= 2
     once_in_versions(Path(result["run_dir"]))
     tried = barnraise("try", result["run_dir"], "5 plus 6", "--tokens", "8", "--temperature", "0", "--json")
