@@ -38,7 +38,7 @@ install: $(VENV)/.dev  ## set up .venv with the development tools
 test: install  ## set up, then run the tests (those over many seeds in short: campaigns)
 	$(PYTEST)
 
-campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (ten minutes)
+campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (twenty minutes)
 	$(PYTEST) -m campaign tests
 
 check: lint types layers test campaigns  ## lint, types, layers, tests and campaigns
@@ -75,9 +75,9 @@ bench: install  ## run the benchmarks, each prints its comparison (an hour; thos
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 
-bench-quick: install  ## see that every benchmark runs, in small (a few minutes)
+bench-quick: install  ## see that every benchmark runs, in small (twenty minutes)
 	@printf '%s\n' $(BENCHMARKS) | xargs -P $(NUM_TEST_PROCESSES) -I SCRIPT sh -c ' \
-		said=$$(timeout 300 $(BIN)/python SCRIPT --quick 2>&1); code=$$?; \
+		said=$$(timeout 600 $(BIN)/python SCRIPT --quick 2>&1); code=$$?; \
 		printf "== SCRIPT\n%s\n" "$$said"; \
 		[ $$code = 0 ] || { echo "SCRIPT ended with $$code"; exit 255; }'
 
