@@ -65,7 +65,7 @@ chaos: install  ## play SEEDS=10000 small clusters under random fault plans, wit
 	$(BIN)/python -m tests.chaos --seeds $(SEEDS) --processes $(NUM_TEST_PROCESSES)
 
 HISTORIES ?= 10000
-histories: install  ## play HISTORIES=10000 random histories of masked updates: the exact sum or a clean abort (half an hour)
+histories: install  ## play HISTORIES=10000 random histories of masked updates: the exact sum or a clean abort (ten minutes)
 	$(BIN)/python -m tests.state_machine --histories $(HISTORIES) --processes $(NUM_TEST_PROCESSES)
 
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
