@@ -968,6 +968,7 @@ class Leases:
         self.leases, self.least = settings.leases, max(1, settings.versions.minimum_nodes)
         self.heard: dict[str, float] = {}
         self.resting: dict[str, float] = {}
+        self.returned: set[str] = set()  # may rest: since they came back, they got neither a task nor a note
 
     def observe(self, event: ev.Event, now: float) -> None:
         if isinstance(event, ev.Received | ev.Heard | ev.Arrived):
@@ -978,13 +979,18 @@ class Leases:
     def journaled(self, d: Decision) -> None:
         if isinstance(d, NodeChanged) and d.change == "silent":
             assert d.time - self.heard[d.node] >= self.leases.lease - 1e-9, "gone before its lease has ended"
+        elif isinstance(d, NodeChanged) and d.change == "joined":
+            self.returned.add(d.node)
         elif isinstance(d, Noted) and d.kind == "held_off" and d.note.reason.startswith("it was lost"):
             self.resting[d.node] = d.time + d.note.seconds
+            self.returned.discard(d.node)
 
     def assigned(self, node: str, now: float, live: set[str]) -> None:
         assert now - self.heard[node] < self.most(len(live)), "work for somebody who is gone"
         resting = {name for name in live if self.resting.get(name, 0.0) > now + 1e-9}
-        assert node not in resting or len(live - resting) < self.least, "work for somebody who rests"
+        others = live - resting - self.returned
+        assert node not in resting or len(others) < self.least, "work for somebody who rests"
+        self.returned.discard(node)
 
     def ticked(self, now: float, seen: Iterable[str]) -> None:
         seen = list(seen)

@@ -81,6 +81,10 @@ class PrivacyBudgetPart(Part):
 
     def hold(self, node: NodeState, now: float) -> TaskHold | None:
         spending = self.state.progress.spending
-        if self.settings is None or spending is None or not spending.is_used_up(node.id, self.settings.budget.most):
+        if self.settings is None or spending is None or spending.unit != SITE:
             return None
-        return TaskHold(math.inf, "has spent its site's budget of differential privacy")
+        if spending.is_used_up(node.id, self.settings.budget.most):
+            return TaskHold(math.inf, "has spent its site's budget of differential privacy")
+        if self.state.buffer.count(node.id) or any(self.state.works[number].task.trains for number in node.open):
+            return TaskHold(math.inf, "has an update for the next version, and a further one would spend of its budget")
+        return None

@@ -136,7 +136,7 @@ def test_a_share_of_the_sites_is_drawn_for_each_version() -> None:
 
 def test_a_site_whose_budget_is_used_up_is_not_drawn() -> None:
     budget = notes.PrivacyBudget(SITE, 1.0, 0.5, 2.0, 1e-5, 2)
-    engine = engine_of(protection=ProtectionSettings(PrivacySettings(budget, float)))
+    engine = engine_of(protection=ProtectionSettings(PrivacySettings(budget, float)), buffer_size=1)
     for node in ("a", "b"):
         engine.hello(node)
     sites = engine.machine.parts[Sites]
@@ -145,6 +145,33 @@ def test_a_site_whose_budget_is_used_up_is_not_drawn() -> None:
         engine.next("a")
         for task in list(engine.held["a"].values()):
             engine.offer("a", answer_to(task))
+        while engine.jobs:
+            engine.answer(engine.jobs[0])
     assert sites.drawn == {"b"}
     given = [d.node for d in engine.journal if isinstance(d, Assigned) and d.kind == "train"]
     assert given.count("a") == 2
+
+
+def test_a_site_with_a_budget_waits_for_the_version_of_its_update() -> None:
+    """A site that is faster than the others would spend its budget before the first version."""
+    budget = notes.PrivacyBudget(SITE, 1.0, 0.5, 2.0, 1e-5, 6)
+    engine = engine_of(protection=ProtectionSettings(PrivacySettings(budget, float)), buffer_size=2)
+    for node in ("a", "b"):
+        engine.hello(node)
+
+    def given() -> list[str]:
+        return [d.node for d in engine.journal if isinstance(d, Assigned) and d.kind == "train"]
+
+    for _ in range(4):
+        engine.next("a")
+        for task in list(engine.held["a"].values()):
+            engine.offer("a", answer_to(task))
+    assert given() == ["a"]
+    engine.next("b")
+    engine.next("b")
+    assert given() == ["a", "b"], "nor does it get a further task beside an open one"
+    for task in list(engine.held["b"].values()):
+        engine.offer("b", answer_to(task))
+    while engine.jobs:
+        engine.answer(engine.jobs[0])
+    assert given() == ["a", "b", "a", "b"], "both updates are in a version, and both sites asked before"
