@@ -114,7 +114,7 @@ PARTS: tuple[type[Part], ...] = (
 )
 """The parts of the machine. They see events and decisions, and look, in this order, but each after those it needs."""
 
-HOLDS: tuple[type[Part], ...] = (HostPause, Dispatch, Backoff, Scoring, Probation, PrivacyBudgetPart, Leases)
+HOLDS: tuple[type[Part], ...] = (HostPause, Dispatch, Backoff, Scoring, Probation, PrivacyBudgetPart, Unmasking, Leases)
 """The parts that may keep a node from work, in the order in which they are asked."""
 
 RESUME_GRACE = 10.0

@@ -18,9 +18,9 @@ from typing import Any
 from barnraise.controller.state.actions import Slot
 from barnraise.controller.state.effects import Aggregate, Listed, ListMembers, Member, Unmade
 from barnraise.controller.state.events import Changed, Event, Faulty
-from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.controller.state.part import Context, Part, Steps, TaskHold
 from barnraise.controller.state.settings import MaskSettings
-from barnraise.controller.state.state import Closing, State, Work
+from barnraise.controller.state.state import Closing, NodeState, State, Work
 from barnraise.controller.versions.endorsing import (
     AboutList,
     Confirming,
@@ -33,7 +33,7 @@ from barnraise.controller.versions.endorsing import (
 from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, Vetted, name_of
 from barnraise.core.units import count_text
 from barnraise.ledger import notes
-from barnraise.ledger.decisions import Decision, Judged, Noted
+from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
 from barnraise.privacy.masking.release import (
     AskEndorsement,
     AskMasks,
@@ -96,6 +96,7 @@ class Unmasking(Part):
         self._seats: Seats = ()  # the seats that the list is made for
         self.members: tuple[Member, ...] = ()
         self._vetted: frozenset[int] = frozenset()  # assignments that trustees accept
+        self._unlisted: set[str] = set()  # nodes that too few trustees know
         self._reachable: set[int] = set()
         self._dropped: dict[str, str] = {}  # trustees that gave tasks back, with the reason; "": they were lost
         self._asked: list[AskMasks] = []  # questions that wait for a trustee to be free
@@ -105,6 +106,10 @@ class Unmasking(Part):
     def is_waiting(self) -> bool:
         """Return whether the closed version waits for trustees, and nothing is under way here."""
         return self.state.closing is not None and self.state.sums and not self.making
+
+    def hold(self, node: NodeState, now: float) -> TaskHold | None:
+        """Return the hold of a node whose updates no version takes, until a trustee comes back, with another roster."""
+        return TaskHold(math.inf, NOT_LISTED) if node.id in self._unlisted else None
 
     def needs(self, node: str) -> bool:
         """Return whether a trustee, or a member of the last version, is to stay for it though the run is over."""
@@ -209,6 +214,7 @@ class Unmasking(Part):
         proven, left_out = dict.fromkeys(chosen.proven, MALFORMED_SEEDS), dict.fromkeys(chosen.unlisted, NOT_LISTED)
         dispute = set(closing.contributions) - self._vetted - proven.keys() - left_out.keys()
         self._open(None)
+        self._unlisted.update(member.node for member in members if member.assignment in left_out)
         yield Unmade(self.context.epoch, closing.version, proven, left_out | dict.fromkeys(dispute, IN_DISPUTE))
         for member in members:
             if member.assignment in proven:
@@ -311,6 +317,11 @@ class Unmasking(Part):
 
     # Observations
 
+    def _node_changed(self, d: NodeChanged) -> None:
+        """Let nodes that were not listed try again: a trustee reads its roster as it starts."""
+        if d.change is Change.JOINED and self.state.nodes[d.node].badge.role == TRUSTEE:
+            self._unlisted.clear()
+
     def _noted(self, d: Noted) -> None:
         """Note a trustee that lost its task, or gave it back."""
         seats = self.list.seats if self.list is not None else ()
@@ -347,7 +358,7 @@ class Unmasking(Part):
         self.since += seconds
 
     def sees(self) -> dict[type[Decision], Callable[[Any], None]]:
-        return {Noted: self._noted, Judged: self._judged}
+        return {Noted: self._noted, Judged: self._judged, NodeChanged: self._node_changed}
 
     def events(self) -> dict[type[Event], Callable[[Any], Steps]]:
         return {Listed: self._listed}

@@ -137,6 +137,24 @@ def test_a_member_that_no_trustee_knows_is_left_out_and_not_judged(draft: Masked
     assert (draft.state.newest.version, draft.state.totals.accepted) == (1, asked - 1)
 
 
+def test_a_member_that_no_trustee_knows_gets_its_next_task_after_a_trustee_came_back(draft: MaskedRun) -> None:
+    stranger = of_bob(draft)
+    for name in TRUSTEES:
+        draft.vet(name, reason="node bob is not on the roster", unlisted=(stranger,))
+    draft.list_it()
+    draft.answer_all()
+    draft.make()
+    for name in ("ann", "bob"):
+        draft.ask(name)
+    assert draft.has("ann", Masked)
+    assert not draft.has("bob", Masked)
+    assert "rosters of members" in draft.machine.snapshot(draft.now).holds["bob"].reason
+    draft.leave("t1")
+    draft.join("t1", "trustee")
+    draft.ask("bob")
+    assert draft.has("bob", Masked)
+
+
 def test_one_trustee_that_refuses_an_entry_is_done_without(draft: MaskedRun) -> None:
     for name in TRUSTEES:
         draft.vet(name, *([of_bob(draft)] if name == "t1" else []))
