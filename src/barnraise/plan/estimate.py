@@ -111,7 +111,10 @@ def estimate(plan: Plan) -> Estimate:
     nodes = expected_buffer(plan, workers)
     versions = math.ceil(contributions / nodes) if nodes else None
     snapshot, base = memory.FLOAT * exchanged, base_bytes(run_file, model_size)
-    growth = contributions * LEDGER_BYTES + (contributions * contribution if run_file.controller.keep_payloads else 0)
+    sent = contributions * contribution
+    if plan.masking is not None and nodes and versions:
+        sent += versions * plan.masking.sums_bytes(exchanged, nodes)
+    growth = contributions * LEDGER_BYTES + (sent if run_file.controller.keep_payloads else 0)
     slots = nodes or plan.buffer_size or plan.aggregation.sound_nodes
     states = _states(plan, len(workers) or slots)
     inner_states = INNER.entry(plan.inner.name).declares.moments(exchange.layout)
@@ -122,7 +125,7 @@ def estimate(plan: Plan) -> Estimate:
         contributions=contributions,
         buffer_size=nodes,
         versions=versions,
-        bytes_up=contributions * contribution,
+        bytes_up=sent,
         bytes_down=len(workers) * (snapshot + (versions or 0) * min(version, snapshot)) if versions else None,
         worker_memory_bytes=memory.worker(
             resolved, exchange, **batch, inner_states=inner_states, recompute=training.checkpoint_activations
@@ -140,7 +143,7 @@ def estimate(plan: Plan) -> Estimate:
         + SNAPSHOTS * snapshot  # those that nodes fetch
         + memory.FLOAT * model_size  # the exported model
         + base
-        + _segments(plan, contributions * contribution, 2 * slots * contribution, exchanged)
+        + _segments(plan, sent, 2 * slots * contribution, exchanged)
         + growth
         + dataset_bytes(run_file)
         + len(workers) * math.ceil(inner_states * memory.FLOAT * exchange.trained),

@@ -63,6 +63,15 @@ class Masking:
         committee = blank_committee(self.section.trustees, self.section.colluding)
         return MaskTerms(RunId(""), self.ring, exchanged, committee)
 
+    def sums_bytes(self, exchanged: int, nodes: int) -> int:
+        """Return the bytes of the sums of masks that trustees send for a version of `nodes` nodes, if all answer."""
+        from barnraise.privacy.masking.groups import count_groups
+
+        terms = self.terms(exchanged)
+        assert terms.committee is not None
+        portions = terms.committee.portions(range(terms.committee.size))
+        return len(portions) * count_groups(nodes, self.group) * terms.word_bytes
+
 
 def local_trustees(run_file: RunFile) -> tuple[str, ...]:
     """Return the names of the trustees that `train` starts on this machine."""

@@ -207,6 +207,25 @@ def test_the_estimate() -> None:
     assert cost.disk_bytes == pytest.approx(others + moments + cost.bytes_up, abs=2000)
 
 
+def test_the_sums_of_trustees_are_sent_too() -> None:
+    masks = {"trustees": 4, "colluding": 1, "group": 2}
+    changes = {
+        "workers": [{"name": name, "data": {"files": [str(Path(__file__))]}} for name in "abcdefghi"],
+        "data": {"kind": "site", "context": 32},
+        "training": {"tokens": 200_000, "batch_size": 4, "local_steps": 10},
+        "aggregation": {"rule": "trimmed_mean"},
+        "evaluation": {"by": "sites"},
+        "privacy": {"secure_aggregation": masks},
+    }
+    cost, problems = measure(resolve(load(content(**changes))))
+    assert cost is not None, problems
+    assert cost.buffer_size == 8
+    assert cost.versions is not None
+    sums = cost.bytes_up - cost.contributions * cost.sizes.contribution_bytes
+    each = sums / cost.versions
+    assert 0.9 < each / (2 * 4 * cost.sizes.contribution_bytes) <= 1.0, "two portions of the seeds, for four groups"
+
+
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_the_disk_holds_what_arrives_between_checkpoints(keep: int) -> None:
     def disk(**controller: Any) -> tuple[int, int]:
