@@ -20,8 +20,8 @@ KINDS: tuple[type[notes.Note], ...] = (
 class Pauses(msgspec.Struct, frozen=True):
     """The reasons of both, "" where there is none. The host continued the run last at the time `continued`.
 
-    >>> Pauses(rule="1 live nodes, but the aggregation rule needs 2", host="the host paused the run").told
-    'paused: the host paused the run; 1 live nodes, but the aggregation rule needs 2'
+    >>> Pauses(rule="1 live node, but the aggregation rule needs 2", host="the host paused the run").told
+    'paused: the host paused the run; 1 live node, but the aggregation rule needs 2'
     """
 
     rule: str = ""

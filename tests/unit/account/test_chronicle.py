@@ -59,7 +59,7 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
             Noted(2.0, notes.BufferSize(nodes=2, live=3, why="automatic")),
             Noted(3.0, notes.Traffic(up=1, down=2)),
             Noted(4.0, notes.Checkpointed(version=1)),
-            Noted(5.0, notes.Paused(reason="1 live nodes, but the aggregation rule needs 3")),
+            Noted(5.0, notes.Paused(reason="1 live node, but the aggregation rule needs 3")),
             Noted(6.0, notes.Continued(reason="")),
             Noted(7.0, notes.Resumed(version=4, epoch=2)),
             Noted(8.0, notes.FrameDropped(reason="too\nlong"), "key\x1b["),
@@ -73,7 +73,7 @@ def test_chronicle_tells_events_and_leaves_out_routine(tmp_path: Path) -> None:
     assert [item.text for item in happenings] == [
         "version 0: no finite loss",
         "K is 2 (3 live)",
-        "paused: 1 live nodes, but the aggregation rule needs 3",
+        "paused: 1 live node, but the aggregation rule needs 3",
         "work continues",
         "the controller was started again, at version 4",
         "a frame from key [ was dropped: too long",

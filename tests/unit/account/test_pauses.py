@@ -18,10 +18,10 @@ from barnraise.ledger import Decision, Ledger, Noted, RunDirectory, notes
 from ..cli.test_status import BEGINNING, END, make_run, status_of
 
 SHORT, PAUSED = (
-    notes.Paused("1 live nodes, but the aggregation rule needs 2"),
+    notes.Paused("1 live node, but the aggregation rule needs 2"),
     notes.HostPaused("the lab \x1b[2J moves"),
 )
-WHY, TOLD = "the host paused the run: the lab [2J moves", "1 live nodes, but the aggregation rule needs 2"
+WHY, TOLD = "the host paused the run: the lab [2J moves", "1 live node, but the aggregation rule needs 2"
 
 
 def after(*happened: notes.Note) -> Pauses:

@@ -30,6 +30,7 @@ from barnraise.controller.versions.loss_gate import LossGate
 from barnraise.controller.versions.unmasking import Unmasking, slots_for_version
 from barnraise.core.ranges import covers, disjoint
 from barnraise.core.types import Ranges
+from barnraise.core.units import count_text
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Noted, VersionClosed
 from barnraise.staleness.buffer import OVERLAPPING, common, least_buffer, least_buffer_for_lines
@@ -79,7 +80,7 @@ class Buffer(Part):
             return
         reason = self.trustees.lacks
         if not reason and state.num_live < least:
-            reason = f"{state.num_live} live nodes, but {self._needing} needs {least}"
+            reason = f"{count_text(state.num_live, 'live node')}, but {self._needing} needs {least}"
         short = bool(reason)
         if short and state.num_live and not state.progress.paused:
             yield Noted(self.now, notes.Paused(reason))

@@ -281,7 +281,7 @@ def test_no_work_while_paused_or_stopping() -> None:
     engine = Engine(engine_settings(minimum_nodes=2))
     engine.hello("a")
     engine.next("a")
-    assert engine.state.progress.paused == "1 live nodes, but the aggregation rule needs 2"
+    assert engine.state.progress.paused == "1 live node, but the aggregation rule needs 2"
     assert assigned(engine) == []
     engine.hello("b")
     assert not engine.state.progress.paused

@@ -122,7 +122,7 @@ def test_the_pauses_of_the_host_and_of_the_rule_do_not_end_each_other() -> None:
     engine.hello("a")
     engine.handle(PAUSE)
     rule = engine.state.progress.paused
-    assert rule == "1 live nodes, but the aggregation rule needs 2"
+    assert rule == "1 live node, but the aggregation rule needs 2"
     engine.hello("b")
     assert (engine.state.progress.paused, engine.state.progress.host_paused) == ("", WHY)
     for node in "ab":
