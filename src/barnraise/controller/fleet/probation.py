@@ -63,7 +63,7 @@ class Probation(Part):
 
     def _judged(self, d: Judged) -> None:
         """Record a result; results of tasks given ahead come at once, and each counts."""
-        if not (d.brings and d.tokens):
+        if not (d.contributes and d.tokens):
             return
         self.speeds.refresh()
         if not self.checked:

@@ -160,6 +160,9 @@ class AboutList(TaskKind):
         """Give the task to the trustee of a seat."""
         raise NotImplementedError
 
+    def suits(self, node: NodeState, have: int) -> bool:
+        return False  # its trustee is asked, not matched
+
     def too_late(self, work: Work) -> str:
         return "" if self.list is not None and work.base + 1 == self.list.version else NOT_OPEN
 

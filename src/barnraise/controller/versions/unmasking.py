@@ -30,7 +30,7 @@ from barnraise.controller.versions.endorsing import (
     Trustees,
     Vetting,
 )
-from barnraise.core.types import Confirmed, Endorsed, Seats, Unmasked, Vetted, name_of
+from barnraise.core.types import ANSWERS, Seats
 from barnraise.core.units import count_text
 from barnraise.ledger import notes
 from barnraise.ledger.decisions import Change, Decision, Judged, NodeChanged, Noted
@@ -46,9 +46,6 @@ from barnraise.privacy.masking.release import (
 from barnraise.privacy.masking.seats import committee_of
 from barnraise.privacy.masking.vetting import AskVerdict, EntriesChosen, VettingAction, VettingMachine
 from barnraise.trust.roles import TRUSTEE
-
-ANSWERS = frozenset([name_of(Vetted), name_of(Endorsed), name_of(Confirmed), name_of(Unmasked)])
-"""The kinds of trustees' results."""
 
 MALFORMED_SEEDS = "more trustees than may collude found its seeds to be false"
 NOT_LISTED = (

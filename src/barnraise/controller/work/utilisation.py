@@ -1,7 +1,7 @@
 """The use of the nodes' time and of offers, on the ledger once a minute.
 
 A node is present once it has told its speed, and busy while it has a task without a verdict. Pauses by the host do not
-count.
+count, nor do trustees, which are asked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnraise.controller.state.part import Context, Part, Steps
+from barnraise.core.types import kind_of
 from barnraise.ledger.decisions import Assigned, Change, Decision, Judged, NodeChanged, Noted
 from barnraise.ledger.notes import Employed, HostContinued, HostPaused, Released, Stopping
 from barnraise.matching.metrics import MatchingTally
@@ -51,19 +52,20 @@ class Utilisation(Part):
 
     def _assigned(self, d: Assigned) -> None:
         self.until(d.time)
-        self.tally.offers += 1
-        self._there.add(d.node)
-        self._look_at(d.node)
+        if kind_of(d.kind).replica:  # no question to a trustee
+            self.tally.offers += 1
+            self._there.add(d.node)
+            self._look_at(d.node)
 
     def _judged(self, d: Judged) -> None:
         self.until(d.time)
-        self.tally.refused += d.verdict == "refused"
+        self.tally.refused += d.verdict == "refused" and d.node in self._there
         self._look_at(d.node)
 
     def _noted(self, d: Noted) -> None:
         if type(d.note) is Released:
             self.until(d.time)
-            self.tally.refused += self.state.nodes[d.node].live
+            self.tally.refused += self.state.nodes[d.node].live and d.node in self._there
             self._look_at(d.node)
         elif type(d.note) in (HostPaused, HostContinued, Stopping):
             self.until(d.time)

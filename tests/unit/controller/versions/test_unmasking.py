@@ -9,8 +9,10 @@ import pytest
 from barnraise.controller.state import effects
 from barnraise.controller.state.fold import apply
 from barnraise.controller.state.state import State
+from barnraise.controller.versions.endorsing import Endorsing, SendingMasks, Vetting
+from barnraise.controller.work.utilisation import Utilisation
 from barnraise.core.types import Blob, Confirm, Endorse, Unmask, Vet
-from barnraise.ledger import notes
+from barnraise.ledger import Assigned, notes
 
 from ....masked_runs import MASKS, TRUSTEES, WORKERS, MaskedRun
 from ....state_machine.engine import digest
@@ -203,6 +205,17 @@ def test_a_controller_that_died_continues_with_the_same_list(closed: MaskedRun, 
     closed.make()
     assert len(closed.notes(notes.VersionReleased)) == 1
     assert closed.state.newest.version == 1
+
+
+def test_trustees_are_asked_and_not_matched(closed: MaskedRun) -> None:
+    closed.list_it()
+    trustee = closed.state.nodes["t1"]
+    assert not any(closed.machine.parts[kind].suits(trustee, 0) for kind in (Vetting, Endorsing, SendingMasks))
+    closed.answer_all()
+    closed.make()
+    used = closed.machine.parts[Utilisation].until(closed.now)
+    tasks = [d for d in closed.journal if isinstance(d, Assigned) and d.kind == "masked"]
+    assert used.offers == len(tasks), "the figures are those of workers"
 
 
 def test_a_version_takes_one_update_of_each_node_and_leaves_the_rest() -> None:
