@@ -68,9 +68,9 @@ class Story:
     def node(self) -> None:
         change = self.of(*Change)
         profile = self.of(None, NodeProfile(device="cuda"), NodeProfile())
-        self.rows.append(
-            NodeChanged(self.time, self.of(*NODES), change, self.of("", "why"), session=1, profile=profile)
-        )
+        role = self.of("", "trustee") if change is Change.ENROLLED else ""
+        why = self.of("", "why")
+        self.rows.append(NodeChanged(self.time, self.of(*NODES), change, why, session=1, profile=profile, role=role))
 
     def assign(self) -> None:
         self.number += 1
@@ -94,11 +94,12 @@ class Story:
             "staleness": self.of(0, 1, 7),
             "seconds": self.of(1.5, 2.25, math.nan),
             "signature": self.of("", "cd" * 64),
+            "result": self.of("", "update", "update", "unmasked", "vetted", "finding"),
             "parameters": self.of(some.SPAN, ParameterRange(0, 5)),
         }
         judged = some.judged(self.time, number, node, verdict=verdict, tokens=100 + number, **fields)
         self.rows.append(judged)
-        if judged.brings:
+        if judged.contributes:
             self.waiting.append(number)
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class Activity(Reducer):
         self.sent[kind] = self.sent.get(kind, 0) + d.claim.num_bytes
         lane = self._lane(d.node, d.time)
         place = int(d.time / self.width) * FIELDS
-        if d.brings:
+        if d.contributes:
             lane[place + ACCEPTED] += 1.0
             lane[place + TOKENS] += d.tokens
             if -LARGEST_LOSS < d.claim.loss < LARGEST_LOSS:  # it may be no number

@@ -205,7 +205,7 @@ class Calibration(Reducer):
 
     def _judged(self, d: Judged, time: float) -> None:
         node, given = self.node(d.node), self.open.pop(d.assignment, None)
-        if d.brings and d.assignment not in self.arrivals:
+        if d.contributes and d.assignment not in self.arrivals:
             self.arrivals[d.assignment] = time, d.tokens
             self.counted += d.tokens
             node.earliest = node.earliest or (time, d.tokens)

@@ -59,7 +59,7 @@ class Details(Reducer):
         elif isinstance(decision, Judged):
             self.open.pop(decision.assignment, None)
             detail = self._of(decision.node)
-            if decision.brings:
+            if decision.contributes:
                 detail.payload, detail.steps = decision.claim.num_bytes, detail.steps + max(0, decision.claim.steps)
         elif isinstance(decision, Noted):
             self._noted(decision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from barnraise.account.account import Account
@@ -14,6 +15,7 @@ from barnraise.core.text import printable
 from barnraise.core.units import bytes_text, count_text, duration_text, loss_text
 from barnraise.ledger import Simulation
 from barnraise.ledger.notes import Matched
+from barnraise.trust.roles import WORKER
 
 ANY_CHURN = "usual"
 """The churn of a simulation that was asked for none in particular."""
@@ -41,8 +43,9 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
     speed = f"{account.tokens_per_second:,.0f} a second"
     yield "tokens", f"{totals.tokens:,} in {duration_text(totals.seconds)}, {speed}"
     yield "versions", "; ".join([f"{max(0, totals.version):,}", *_merged(account.merging)])
-    anew, scored, lapsed = totals.looked_at.anew, totals.looked_at.scored, totals.looked_at.lapsed
-    measured = totals.found - anew
+    looked_at = totals.looked_at
+    anew, scored, lapsed, answered = looked_at.anew, looked_at.scored, looked_at.lapsed, looked_at.answered
+    measured = totals.found - anew - answered
     yield (
         "work",
         f"{count_text(totals.accepted, 'contribution')} accepted, {totals.refused:,} refused, "
@@ -50,10 +53,11 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         + (f"; {count_text(measured, 'measurement')} of the loss by workers" if measured else "")
         + (f"; {count_text(anew, 'contribution')} repeated by other nodes" if anew else "")
         + (f"; {count_text(lapsed, 'audit')} without a result" if lapsed else "")
-        + (f"; {count_text(scored, 'contribution')} scored" if scored else ""),
+        + (f"; {count_text(scored, 'contribution')} scored" if scored else "")
+        + (f"; {count_text(answered, 'answer')} of trustees" if answered else ""),
     )
     yield "signed", signed(totals.signed, totals.accepted)
-    yield "workers", f"{totals.contributors:,} of {len(account.nodes):,} contributed"
+    yield "workers", _workers(account)
     dispatch = account.dispatch
     if dispatch.matching is not None:
         yield "matching", matching_text(dispatch.matching)
@@ -84,6 +88,14 @@ def facts(account: Account) -> Iterator[tuple[str, str]]:
         )
     if totals.epochs > 1:
         yield "resumed", f"{count_text(totals.epochs - 1, 'time')}; the time between does not count"
+
+
+def _workers(account: Account) -> str:
+    """Return how many of the workers contributed, and how many nodes have other roles."""
+    roles = Counter(node.role or WORKER for node in account.nodes)
+    workers = roles.pop(WORKER, 0)
+    others = "".join(f"; {count_text(count, role)}" for role, count in sorted(roles.items()))
+    return f"{account.totals.contributors:,} of {workers:,} contributed{others}"
 
 
 def simulation_text(simulation: Simulation) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnraise.account.chronicle import plain
 from barnraise.ledger import NodeTotals
 from barnraise.ledger.decisions import Change
+from barnraise.trust.roles import TRUSTEE
 
 if TYPE_CHECKING:
     from barnraise.controller.state.state import NodeState, State
@@ -51,7 +52,7 @@ _STATES = dict.fromkeys((change for change in Change if change.gone), LEFT) | {
     Change.REVOKED: REVOKED,
 }
 GONE = (LEFT, KILLED, REVOKED, NEVER, QUARANTINED, BANNED)
-PRESENT = (STARTING, TRAINING, IDLE, SUSPECT, HELD_OFF, PROBATION)
+PRESENT = (STARTING, TRAINING, IDLE, SUSPECT, HELD_OFF, PROBATION, TRUSTEE)
 
 
 def living(
@@ -91,6 +92,8 @@ def _state(node: NodeState, state: State, now: float, dismissed: Container[str],
         return STAYED
     if node.id in doubts:
         return doubts[node.id]
+    if node.badge.role == TRUSTEE:
+        return TRUSTEE
     if node.open:
         return PROBATION if node.tally.reputation.on_probation else TRAINING
     return IDLE if node.tally.accepted + node.tally.refused else STARTING  # it measures itself first
@@ -135,6 +138,8 @@ def _stood(node: NodeTotals, running: bool, finished: bool, doubts: Mapping[str,
     if running:
         if doubt:
             return doubt
+        if node.role == TRUSTEE:
+            return TRUSTEE
         return TRAINING if node.outcomes.open else IDLE if node.outcomes.judged else STARTING
     if node.change == Change.ENROLLED:
         return NEVER

@@ -154,7 +154,7 @@ class Spans(Reducer):
         if not self._sampled(d.assignment):
             return
         kept = KeptUpdate(given, d, found.download, found.begun, found.ended)
-        if d.brings:
+        if d.contributes:
             self.kept[d.assignment] = kept
         else:
             failed = "" if d.verdict == "accepted" else d.reason or d.verdict
@@ -284,7 +284,7 @@ def _spans(
     refused = "" if judged.verdict == "accepted" else root.failed
     yield part(VERDICT, "verdict", judged.time, judged.time, verdict, refused)
     if version is None:
-        if judged.brings:
+        if judged.contributes:
             yield part(BUFFER, "buffer", judged.time, max(judged.time, stop), {}, root.failed)
         return
     closed, made = version

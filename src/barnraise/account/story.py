@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from barnraise.core.text import LONGEST_NAME, LONGEST_SENTENCE, printable, shortened
+from barnraise.core.types import ANSWERS, Confirm, Endorse, Unmask, Vet, name_of
 from barnraise.core.units import bytes_text, count_text, duration_text
 from barnraise.ledger import (
     Assigned,
@@ -124,6 +125,15 @@ def _named(decision: Decision) -> Decision:
     return decision
 
 
+_ASKED = {
+    name_of(Vet): "which entries of the list of version {version} it refuses",
+    name_of(Endorse): "to sign the list of version {version}",
+    name_of(Confirm): "for the digest of sums of masks of version {version}",
+    name_of(Unmask): "for sums of masks of version {version}",
+}
+"""The questions to trustees, by the kind of task."""
+
+
 def _assigned(d: Assigned, number: int) -> str:
     if d.kind == "flush":
         return f"{d.assignment}: {d.node} is asked for the residual that error feedback holds"
@@ -133,6 +143,8 @@ def _assigned(d: Assigned, number: int) -> str:
         return f"{d.assignment}: {d.node} is to measure the loss of version {d.base} on held-out rows {rows}{instead}"
     if d.kind == "audit":
         return f"{d.assignment}: {d.node} is to repeat {count_text(d.local_steps, 'step')} of another node's work"
+    if asked := _ASKED.get(d.kind):
+        return f"{d.assignment}: {d.node} is asked {asked.format(version=d.base + 1)}"
     terms, again = d.terms, f", work of {d.redo} again" if d.redo else ""
     return (
         f"{d.assignment}: {d.node} is to take {count_text(d.local_steps, 'step')} ({count_text(d.tokens, 'token')}"
@@ -142,9 +154,12 @@ def _assigned(d: Assigned, number: int) -> str:
 
 
 def _judged(d: Judged, number: int) -> str:
-    if d.verdict == "accepted" and not d.brings and not d.weighing.weight:
+    if d.verdict == "accepted" and d.claim.result in ANSWERS:
+        sums = f" with {bytes_text(d.claim.num_bytes)} of sums" if d.brings else ""
+        return f"{d.assignment}: {d.node} answered in {d.claim.seconds:.1f} s{sums}"
+    if d.verdict == "accepted" and not d.contributes and not d.weighing.weight:
         return f"{d.assignment}: {d.node} repeated it in {d.claim.seconds:.1f} s, with a loss of {d.claim.loss:.3f}"
-    if d.verdict == "accepted" and not d.brings:
+    if d.verdict == "accepted" and not d.contributes:
         return (
             f"{d.assignment}: {d.node} found a loss of {d.claim.loss:.3f} in {d.claim.seconds:.1f} s, "
             f"the mean of {count_text(int(d.weighing.weight), 'prediction')}"
@@ -274,6 +289,7 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{node}'s tasks are fitted to its link: payloads of {bytes_text(note.bytes)}, at least "
         f"{count_text(note.local_steps, 'step')}"
     ),
+    notes.RunFile: lambda note, node: "the run begins with the values of its run file",  # changes are in the chronicle
     notes.Sampled: lambda note, node: _sampled(note, node),
     notes.FrameDropped: lambda note, node: (
         f"{count_text(note.count, 'frame')} of {node} dropped: {printable(note.reason)}"

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, TypeAlias
 import msgspec
 
 from barnraise.account.reducer import Kinds, Reducer
+from barnraise.core.types import ANSWERS
 from barnraise.ledger import (
     Assigned,
     Change,
@@ -31,12 +32,13 @@ Outcome: TypeAlias = Literal["accepted", "found", "refused", "discarded"]
 
 
 class LastChange(msgspec.Struct):
-    """A node's last change, and its device as it told last."""
+    """A node's last change, its device as it told last, and its role."""
 
     change: Change
     reason: str
     time: float
     device: str = ""
+    role: str = ""  # "": an ordinary worker
 
 
 class WorkTally(msgspec.Struct):
@@ -72,7 +74,7 @@ class Tallies(Reducer):
     """Counts the outcomes of the run's work.
 
     An accepted contribution that could not be used was refused or discarded (`voided`); one that is in no version at
-    the end was discarded (`pending`, once something is `left_over`); an accepted result without a payload is a finding,
+    the end was discarded (`pending`, once something is `left_over`); an accepted result that is no update is a finding,
     and no contribution. `end` is when the run took its last contribution: assignments released from then on are not
     lost, but not needed.
     """
@@ -89,9 +91,7 @@ class Tallies(Reducer):
     voided: dict[int, notes.Voided] = msgspec.field(default_factory=dict)
     version: int = -1
     signed: int = 0
-    anew: int = 0
-    scored: int = 0
-    lapsed: int = 0
+    looked_at: LookedAt = LookedAt()
     left_over: bool = False
     end: float = math.inf
 
@@ -121,7 +121,8 @@ class Tallies(Reducer):
     def _changed(self, d: NodeChanged) -> None:
         known = self.nodes.get(d.node)
         device = d.profile.device if d.profile is not None else known.device if known else ""
-        self.nodes[d.node] = LastChange(d.change, d.reason, d.time, device)
+        role = d.role if d.change is Change.ENROLLED else known.role if known else ""
+        self.nodes[d.node] = LastChange(d.change, d.reason, d.time, device, role)
 
     def _judged(self, d: Judged) -> None:
         tally = self._of(d.node)
@@ -132,8 +133,10 @@ class Tallies(Reducer):
             self._count(d, "refused" if void.judged else "discarded", void.reason)
         elif d.verdict != "accepted":
             self._count(d, d.verdict, d.reason)
-        elif not d.brings:
+        elif not d.contributes:
             self._count(d, "found")
+            if d.claim.result in ANSWERS:
+                self._look_at("answered")
         else:
             self._count(d, "accepted")
             self.pending[d.assignment] = Pending(d.node, d.tokens, d.claim.signature != "")
@@ -160,16 +163,19 @@ class Tallies(Reducer):
             if d.time < self.end:
                 self._released(d, 1)
         elif isinstance(note, notes.Audited):
-            self.anew += 1
+            self._look_at("anew")
         elif isinstance(note, notes.Scored):
-            self.scored += 1
+            self._look_at("scored")
         elif isinstance(note, notes.Unaudited):
-            self.lapsed += 1
+            self._look_at("lapsed")
         elif isinstance(note, notes.Voided):
             self._void(row_id, note, view)
         elif isinstance(note, notes.LeftOver):
             self.left_over = True
             self._ends(row_id, d.time, view)
+
+    def _look_at(self, field: str) -> None:
+        self.looked_at = msgspec.structs.replace(self.looked_at, **{field: getattr(self.looked_at, field) + 1})
 
     def _released(self, d: Noted, by: int) -> None:
         tally = self._of(d.node)
@@ -187,7 +193,7 @@ class Tallies(Reducer):
         self.pending.pop(note.assignment, None)
         accepted = "verdict = 'accepted' AND assignment = ? AND id < ?"
         for _, judged in view.find(Judged, accepted, note.assignment, row_id):
-            self._count(judged, "accepted" if judged.brings else "found", by=-1)
+            self._count(judged, "accepted" if judged.contributes else "found", by=-1)
             self._count(judged, "refused" if note.judged else "discarded", note.reason)
 
     def _ends(self, row_id: int, time: float, view: LedgerView) -> None:
@@ -222,7 +228,7 @@ class Tallies(Reducer):
             seconds=seconds,
             found=sum(tally.found for tally in tallies),
             signed=self.signed - sum(signed for _, _, signed in left.values()),
-            looked_at=LookedAt(self.anew, self.scored, self.lapsed),
+            looked_at=self.looked_at,
         )
 
     def each(self) -> list[NodeTotals]:
@@ -251,6 +257,7 @@ class Tallies(Reducer):
             mean_staleness=tally.staleness[0] / tally.judged if tally.judged else 0.0,
             max_staleness=tally.staleness[1],
             device=presence.device,
+            role=presence.role,
         )
 
     def refused(self) -> dict[str, int]:

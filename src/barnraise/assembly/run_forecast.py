@@ -228,7 +228,7 @@ class RunForecast:
         rows: list[Judged] = []
 
         def observe(now: float, decision: Decision) -> None:
-            if isinstance(decision, Judged) and decision.brings:
+            if isinstance(decision, Judged) and decision.contributes:
                 rows.append(decision)
 
         places = range(len(self.past.names))

@@ -30,6 +30,7 @@ from barnraise.cli.columns import Cell, columns
 from barnraise.core.text import LONGEST_NAME
 from barnraise.core.units import bytes_text
 from barnraise.transport.links.presets import MBIT
+from barnraise.trust.roles import TRUSTEE
 
 if TYPE_CHECKING:
     from barnraise.data.sat.scores import SatScores
@@ -38,6 +39,7 @@ STYLES = {TRAINING: "green", IDLE: "cyan", STARTING: "yellow", LEFT: "red", KILL
     SUSPECT: "yellow",
     HELD_OFF: "yellow",
     PROBATION: "yellow",
+    TRUSTEE: "cyan",
     QUARANTINED: "red",
     BANNED: "red",
 }

@@ -600,3 +600,6 @@ def name_of(kind: type[Task | Result]) -> str:
 
 KINDS: dict[str, type[Task]] = {name_of(kind): kind for kind in typing.get_args(AnyTask)}
 """All kinds of tasks by name."""
+
+ANSWERS = frozenset(name_of(kind.result) for kind in KINDS.values() if issubclass(kind, ForTrustees))
+"""The kinds of trustees' results, by name."""

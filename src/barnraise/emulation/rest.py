@@ -107,7 +107,7 @@ class Rest(Simulator):
 
     def _contributed(self, now: float, decision: Decision) -> None:
         """Begin the rest once each node has contributed often enough."""
-        if self._began is None and type(decision) is Judged and decision.brings:
+        if self._began is None and type(decision) is Judged and decision.contributes:
             left = self._cold.get(decision.node, 0) - 1
             if left > 0:
                 self._cold[decision.node] = left

@@ -245,7 +245,7 @@ class Simulator(EventQueue):
             observe(self.now, decision)
         if type(decision) is Judged:
             self.payloads.pop((decision.node, decision.assignment), None)
-            if decision.brings:
+            if decision.contributes:
                 self.work.accept(decision.node, decision.assignment)
             if decision.verdict == "accepted":
                 self.nodes[decision.node].busy_seconds += decision.claim.seconds

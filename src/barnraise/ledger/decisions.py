@@ -28,6 +28,10 @@ UNKNOWN_CODEC = -1
 """The codec of a contribution that was judged before contributions named theirs."""
 
 
+UPDATES = ("", name_of(Contribution))
+"""The kinds of results that enter a version: "" was judged before ledgers named them."""
+
+
 class Change(StrEnum):
     """Changes of a node's membership; after all but the first three it is absent, for the named reason."""
 
@@ -174,6 +178,11 @@ class Judged(Decision, frozen=True, gc=False):
     def brings(self) -> bool:
         """Return whether a payload comes with it."""
         return self.verdict == "accepted" and self.claim.digest != ""
+
+    @property
+    def contributes(self) -> bool:
+        """Return whether an update comes with it, which enters a version."""
+        return self.brings and self.claim.result in UPDATES
 
     @property
     def unmasks(self) -> int:

@@ -10,11 +10,12 @@ from barnraise.ledger.decisions import Change
 
 
 class LookedAt(msgspec.Struct, frozen=True):
-    """Contributions that other nodes repeated, and those that the controller scored."""
+    """Contributions that other nodes repeated, or the controller scored; answers of trustees about lists of them."""
 
     anew: int = 0
     scored: int = 0
     lapsed: int = 0  # audits without a verdict
+    answered: int = 0
 
 
 class RunTotals(msgspec.Struct, frozen=True):
@@ -29,7 +30,7 @@ class RunTotals(msgspec.Struct, frozen=True):
     contributors: int  # nodes with an accepted contribution
     epochs: int
     seconds: float
-    found: int = 0  # accepted results that are no contributions: measurements, and repeated work
+    found: int = 0  # accepted results that are no contributions: measurements, repeated work, trustees' answers
     signed: int = 0  # accepted contributions that their nodes signed
     looked_at: LookedAt = LookedAt()
 
@@ -68,6 +69,7 @@ class NodeTotals(msgspec.Struct, frozen=True):
     mean_staleness: float  # judged contributions'
     max_staleness: int
     device: str  # by the node's claim
+    role: str = ""  # "": an ordinary worker
 
 
 class VersionRow(msgspec.Struct, frozen=True):

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from barnraise.core.errors import CorruptionError, RunDirectoryError
+from barnraise.core.types import ANSWERS
 from barnraise.ledger import chain, schema
 from barnraise.ledger.cursor import Cursor, mark, newest_id
-from barnraise.ledger.decisions import AnyDecision, Decision, NodeChanged, Noted
+from barnraise.ledger.decisions import UPDATES, AnyDecision, Decision, NodeChanged, Noted
 from barnraise.ledger.disk import storage_errors
 from barnraise.ledger.note import Note
 from barnraise.ledger.notes import COPY_CAME_FIRST, FIGURES, Evaluated, Released, SomeNote, kind_of
@@ -39,14 +40,14 @@ _OUTCOMES = (
     "version, json_extract(detail, '$.reason') AS why, CASE json_extract(detail, '$.judged') WHEN 1 THEN 'refused' "
     "ELSE 'discarded' END AS became FROM events WHERE kind = 'voided'), "
     "outcomes AS (SELECT contributions.*, coalesce(why, reason) AS because, CASE WHEN became IS NOT NULL THEN became "
-    "WHEN verdict = 'accepted' AND digest = '' THEN 'found' "
+    f"WHEN verdict = 'accepted' AND (digest = '' OR result NOT IN {UPDATES}) THEN 'found' "
     "WHEN verdict = 'accepted' AND EXISTS (SELECT 1 FROM events WHERE kind = 'left_over') "
     "AND assignment NOT IN (SELECT value FROM versions, json_each(versions.contributions)) "
     "THEN 'discarded' ELSE verdict END AS outcome "
     "FROM contributions LEFT JOIN (SELECT assignment, why, became FROM voided) USING (assignment)) "
 )
 """Contributions with their outcomes: accepted ones that could not be used were refused, or discarded with their
-version; those in no version at the end were discarded. An accepted result without a payload is a finding."""
+version; those in no version at the end were discarded. An accepted result that is no update is a finding."""
 
 _NEWS = f" AND kind NOT IN ({', '.join(map(repr, FIGURES))})"
 
@@ -157,6 +158,7 @@ class LedgerView:
             "(SELECT count(*) FROM events WHERE kind = 'audited') AS anew, "
             "(SELECT count(*) FROM events WHERE kind = 'scored') AS scored, "
             "(SELECT count(*) FROM events WHERE kind = 'unaudited') AS lapsed, "
+            f"count(*) FILTER (WHERE outcome = 'found' AND result IN {tuple(sorted(ANSWERS))}) AS answered, "
             "count(*) FILTER (WHERE outcome = 'accepted' AND signature != '') AS signed, "
             "coalesce(sum(tokens) FILTER (WHERE outcome = 'accepted'), 0) AS tokens, "
             "coalesce(sum(num_bytes), 0) AS num_bytes, "
@@ -177,11 +179,13 @@ class LedgerView:
             "coalesce(tokens, 0) AS tokens, "
             "coalesce(num_bytes, 0) AS num_bytes, coalesce(seconds, 0.0) AS seconds, "
             "coalesce(mean_staleness, 0.0) AS mean_staleness, coalesce(max_staleness, 0) AS max_staleness, "
-            "coalesce(found, 0) AS found, coalesce(lost, 0) AS lost, coalesce(device, '') AS device "
+            "coalesce(found, 0) AS found, coalesce(lost, 0) AS lost, coalesce(device, '') AS device, "
+            "coalesce(role, '') AS role "
             "FROM (SELECT node, change, reason, time, max(id) FROM nodes GROUP BY node) "
             "JOIN (SELECT node, min(id) AS first FROM nodes GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, json_extract(profile, '$.device') AS device, max(id) FROM nodes "
             "WHERE profile IS NOT NULL GROUP BY node) USING (node) "
+            "LEFT JOIN (SELECT node, role, max(id) FROM nodes WHERE change = 'enrolled' GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, count(*) AS assigned FROM assignments GROUP BY node) USING (node) "
             "LEFT JOIN (SELECT node, sum(CASE WHEN copied THEN 0 WHEN kind = 'released' THEN 1 ELSE -1 END) AS lost, "
             "sum(copied) AS copied FROM (SELECT node, kind, "

@@ -85,11 +85,11 @@ class WorkCheck(Check):
             self._open[decision.assignment] = decision, (work.root, work.done) if work is not None else (0, 0)
         elif isinstance(decision, Judged):
             told, opened = decision.claim.transcript, self._open.pop(decision.assignment, None)
-            if decision.verdict != "accepted" or (opened is None and not decision.brings):
+            if decision.verdict != "accepted" or (opened is None and not decision.contributes):
                 return
             if self._unrepeatable:
                 self._unrepeated += 1
-            elif opened is None or opened[0].terms.pace is None or told is None or not decision.brings:
+            elif opened is None or opened[0].terms.pace is None or told is None or not decision.contributes:
                 self._without_transcript(row, decision)
             else:
                 self._draw(RepeatedWork(self._task(*opened, told), decision, told))

@@ -39,7 +39,7 @@ class Measures(Reducer):
 
     def add(self, row_id: int, decision: object, view: LedgerView) -> None:
         if isinstance(decision, Judged):
-            if decision.brings:
+            if decision.contributes:
                 self.open[decision.assignment] = decision.claim.loss, decision.tokens, decision.staleness
         elif isinstance(decision, VersionClosed):
             self._closed(row_id, decision)
