@@ -11,6 +11,7 @@ VENV := .venv
 BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 export PYTHON
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which find compiled modules
 
 TORCH_INDEX = $(if $(TORCH),--extra-index-url https://download.pytorch.org/whl/$(TORCH))
 PIP_INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
