@@ -170,10 +170,10 @@ def _judged(d: Judged, number: int) -> str:
     claim = d.claim
     late = f"{count_text(d.staleness, 'version')} late" if d.staleness else "in time"
     shortened = f", shortened to {d.weighing.scale:.2g} of that" if d.weighing.scale < 1.0 else ""
-    return (
-        f"{told}, {late}: {count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}, "
-        f"norm {d.norm:.3g}{shortened}, loss {claim.loss:.3f}"
-    )
+    norm = f", norm {d.norm:.3g}{shortened}" if d.norm else ""  # 0: under masks
+    loss = f", loss {claim.loss:.3f}" if claim.loss else ""  # 0: withheld
+    sent = f"{count_text(claim.steps, 'step')} in {claim.seconds:.1f} s, {bytes_text(claim.num_bytes)}"
+    return f"{told}, {late}: {sent}{norm}{loss}"
 
 
 def _changed(d: NodeChanged, number: int) -> str:

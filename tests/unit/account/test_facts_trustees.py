@@ -24,7 +24,7 @@ ROWS: list[Decision] = [
     NodeChanged(1.5, "t1", "joined", session=1, profile=NodeProfile()),
     NodeChanged(1.5, "a", "joined", session=2, profile=NodeProfile(tokens_per_second=100.0)),
     assigned(2.0, 1, "a", kind="masked"),
-    judged(6.0, 1, "a", result="update"),
+    judged(6.0, 1, "a", result="update", norm=0.0, loss=0.0),
     VersionClosed(6.0, 1, (1,), 1, 400, "full"),
     assigned(6.0, 2, "t1", kind="vet", **NONE),
     judged(6.1, 2, "t1", result="vetted", digest="", tokens=0, num_bytes=0),
@@ -63,3 +63,9 @@ def test_the_story_of_a_trustee(run: RunDirectory) -> None:
         "3: t1 is asked for sums of masks of version 1",
         "3: t1 answered in 4.0 s with 2.0 MB of sums",
     ]
+
+
+def test_the_story_of_a_masked_update_has_no_figures_that_nobody_knows(run: RunDirectory) -> None:
+    with LedgerView(run.ledger) as view:
+        lines = [line.text for line in story.of_assignment(view, 1)]
+    assert lines[1] == "1: a's contribution is accepted, in time: 4 steps in 4.0 s, 40 B"
