@@ -291,6 +291,7 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
     ),
     notes.RunFile: lambda note, node: "the run begins with the values of its run file",  # changes are in the chronicle
     notes.Sampled: lambda note, node: _sampled(note, node),
+    notes.VersionReleased: lambda note, node: f"the list of version {note.version} was released",
     notes.FrameDropped: lambda note, node: (
         f"{count_text(note.count, 'frame')} of {node} dropped: {printable(note.reason)}"
     ),

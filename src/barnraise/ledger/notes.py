@@ -231,8 +231,6 @@ class VersionReleased(Note, frozen=True, gc=False):
     ledgers.
     """
 
-    sentence: ClassVar[str] = "the list of version {version} was released"
-
     version: int
     digest: str
     members: str = ""

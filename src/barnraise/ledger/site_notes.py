@@ -13,7 +13,7 @@ class SiteDeclared(Note, frozen=True, gc=False):
     Lost work on rows that it had before is not done again.
     """
 
-    sentence: ClassVar[str] = "{node} has about {rows} rows of its own"
+    sentence: ClassVar[str] = "{node} has about {rows:,} rows of its own"
 
     lane: int
     rows: int
