@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from barnraise.assembly.addresses import listen
 from barnraise.assembly.ending import Summary, conclude
@@ -14,22 +13,11 @@ from barnraise.assembly.lab_workers import LabWorkers
 from barnraise.assembly.lifecycle import how_to_go_on, see_through
 from barnraise.assembly.preparing import new_run, prepare
 from barnraise.assembly.voice import Say, Voice
-from barnraise.config.document import Document
 from barnraise.emulation import namespaces
 from barnraise.ledger import RunDirectory
 from barnraise.plan.resolve import Plan
 
 INVITE_HOURS = 1000.0
-
-
-def with_workers(document: Document, count: int | None) -> Document:
-    """Return `document` with `count` workers: its first ones, and more equal ones where it has fewer."""
-    listed = document.content.get("workers")
-    if count is None or not (listed is None or isinstance(listed, list)):
-        return document
-    workers: list[Any] = list(listed or [])[:count]
-    workers += [{"name": f"worker-{number}"} for number in range(len(workers) + 1, count + 1)]
-    return replace(document, content={**document.content, "workers": workers})
 
 
 async def lab_new(plan: Plan, voice: Voice, *, backend: str) -> Summary:

@@ -45,15 +45,16 @@ def lab(
         from barnraise.emulation.ns3_hub import require
 
         require()
-    from barnraise.assembly.laboratory import lab_new, with_workers
-    from barnraise.cli.summary import tell
     from barnraise.cli.supervising import keep_if_needed
-    from barnraise.cli.view import voice_of
-    from barnraise.plan.links import with_network
+    from barnraise.plan.links import with_network, with_workers
     from barnraise.plan.purpose import LAB
     from barnraise.plan.verify import verify
 
     plan, _ = verify(with_workers(with_network(document, network), workers), purpose=LAB)
+    from barnraise.assembly.laboratory import lab_new  # with torch: no bad input waits for it
+    from barnraise.cli.summary import tell
+    from barnraise.cli.view import voice_of
+
     keep_if_needed(plan, form, json=json)
     voice = voice_of(form)
     for warning in plan.warnings:

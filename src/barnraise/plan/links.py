@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from barnraise.config.document import Document
 from barnraise.config.problems import Problem
@@ -51,6 +52,16 @@ def with_network(document: Document, text: str | None) -> Document:
         return document
     parse(text)  # its message is better than one that names a key not in the file
     return replace(document, content={**document.content, "network": {"profile": text}})
+
+
+def with_workers(document: Document, count: int | None) -> Document:
+    """Return `document` with `count` workers: its first ones, and more equal ones where it has fewer."""
+    listed = document.content.get("workers")
+    if count is None or not (listed is None or isinstance(listed, list)):
+        return document
+    workers: list[Any] = list(listed or [])[:count]
+    workers += [{"name": f"worker-{number}"} for number in range(len(workers) + 1, count + 1)]
+    return replace(document, content={**document.content, "workers": workers})
 
 
 def link_problems(run_file: RunFile) -> Iterator[Problem]:
