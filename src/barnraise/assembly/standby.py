@@ -30,7 +30,6 @@ from barnraise.controller.standby.incoming_files import IncomingFiles
 from barnraise.core.errors import (
     AddressError,
     CorruptionError,
-    InviteError,
     RunDirectoryError,
     WireError,
 )
@@ -43,7 +42,6 @@ from barnraise.ledger.copying import LedgerCopy
 from barnraise.transport import Invite, Keys
 from barnraise.transport.fallback import connection_for
 from barnraise.transport.handover import HandoverListener
-from barnraise.trust.roles import STANDBY, wrong_invite
 
 MARK = "standby"
 """A file in the folder while it is a copy, and no run by itself."""
@@ -65,15 +63,12 @@ class StandbyPlace:
     name: str = ""
 
 
-async def stand_by(invite: str, voice: Voice, place: StandbyPlace) -> Summary | None:
-    """Follow the run that `invite` is for, take over when its controller is lost, and return the run's summary.
+async def stand_by(ticket: Invite, voice: Voice, place: StandbyPlace) -> Summary | None:
+    """Follow the run of a standby's invite, take over when its controller is lost, and return the run's summary.
 
     None when it ended without this standby, or a signal ended the standby. Raises InviteError when the controller
     refuses it, RunDirectoryError for a folder that is no copy or a broken one, AddressError when no controller answers.
     """
-    ticket = Invite.parse(invite, 0.0)  # may be expired for one that followed before: the controller decides
-    if ticket.role != STANDBY:
-        raise InviteError(wrong_invite(ticket.role, STANDBY))
     run = _folder(place.folder, ticket.run)
     with run.lock(), Ports.reserve(ticket, place.host, place.port, place.http_port) as ports:
         voice.say(f"copying run {ticket.run} to {run.path}; workers would find it at {ports.uri}")

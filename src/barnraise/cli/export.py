@@ -81,11 +81,13 @@ def export(
     Ollama by the Modelfile beside it. The export ends with a round trip: the written files continue ten held-out texts,
     and must write the tokens that the trained model writes. If they do not, nothing is written.
     """
-    from barnraise.assembly.exporting import export_model
     from barnraise.ledger import RunDirectory
 
+    run = RunDirectory.open(run_dir)
+    from barnraise.assembly.exporting import export_model
+
     exported = export_model(
-        RunDirectory.open(run_dir),
+        run,
         to,
         version,
         form=form,

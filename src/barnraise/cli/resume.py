@@ -22,12 +22,13 @@ def resume(
     Nothing that was acknowledged is lost: versions that the last checkpoint lacks are made again and compared with the
     ledger. If the run is over, its summary is printed, and nothing is written.
     """
-    from barnraise.assembly.ending import sealed
-    from barnraise.cli.view import voice_of
     from barnraise.ledger import RunDirectory
 
-    form = form_of(log, plain)
-    voice, run = voice_of(form), RunDirectory.open(run_dir).require_real("resume")
+    form, run = form_of(log, plain), RunDirectory.open(run_dir).require_real("resume")
+    from barnraise.assembly.ending import sealed
+    from barnraise.cli.view import voice_of
+
+    voice = voice_of(form)
     if over := sealed(run):
         from barnraise.cli.summary import tell
 

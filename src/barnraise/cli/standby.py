@@ -12,7 +12,7 @@ from barnraise.assembly.invites import INVITE_VARIABLE
 from barnraise.cli import console
 from barnraise.cli.invites import given
 from barnraise.cli.log_forms import LogForm, Plain, form_of
-from barnraise.core.errors import InputError
+from barnraise.core.errors import InputError, InviteError
 
 
 def standby(
@@ -65,14 +65,19 @@ def standby(
         raise InputError(
             "which run? Give the invite that `barnraise invite RUN_DIR --standby` printed there, or --take-over COPY"
         )
-    line = given(invite)
+    from barnraise.transport import Invite
+    from barnraise.trust.roles import STANDBY, wrong_invite
+
+    ticket = Invite.parse(given(invite), 0.0)  # may be expired for one that followed before: the controller decides
+    if ticket.role != STANDBY:
+        raise InviteError(wrong_invite(ticket.role, STANDBY))
     from barnraise.assembly.standby import StandbyPlace, stand_by
     from barnraise.cli.summary import tell
     from barnraise.cli.view import voice_of
 
     form = form_of(log, plain)
     voice = voice_of(form)
-    summary = asyncio.run(stand_by(line, voice, StandbyPlace(dir, host, port, http_port, name)))
+    summary = asyncio.run(stand_by(ticket, voice, StandbyPlace(dir, host, port, http_port, name)))
     if summary is None:
         voice.say("nothing was taken over")
     else:

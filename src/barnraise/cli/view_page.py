@@ -48,8 +48,10 @@ def view(
     without it other users of this machine may look only. A link of --share is a path behind the address of the page.
     Ctrl-C ends.
     """
-    from barnraise.cli.dashboards import lacking
     from barnraise.ledger import RunDirectory
+
+    run = RunDirectory.open(run_dir)
+    from barnraise.cli.dashboards import lacking
 
     if told := lacking():
         raise InputError(told)
@@ -61,7 +63,6 @@ def view(
     from barnraise.dashboard.server import Dashboard, TlsFiles
     from barnraise.dashboard.source import FolderSource
 
-    run = RunDirectory.open(run_dir)
     if share:
         links = Acting(run, token_of(run))
         if not (run.keys / TOKEN).is_file():

@@ -138,7 +138,7 @@ def test_a_standby_says_what_to_do_about_a_changed_copy(tmp_path: Path, rows: tu
         connection.execute("UPDATE nodes SET key = 'other' WHERE id = 2")
         connection.commit()
     with pytest.raises(RunDirectoryError, match=r"rows 1 to 5 is missing, or is not as it was.*Remove that folder"):
-        asyncio.run(stand_by(str(invite), Voice.of(lambda text: None), StandbyPlace(tmp_path)))
+        asyncio.run(stand_by(invite, Voice.of(lambda text: None), StandbyPlace(tmp_path)))
 
 
 def test_rows_that_do_not_follow_are_refused(tmp_path: Path, rows: tuple[CopiedRow, ...]) -> None:
