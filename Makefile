@@ -39,7 +39,7 @@ install: $(VENV)/.dev  ## set up .venv with the development tools
 test: install  ## set up, then run the tests (those over many seeds in short: campaigns)
 	$(PYTEST)
 
-campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (twenty minutes)
+campaigns: install  ## the long forms of tests: more seeds, each boundary of the journal, slow attacks (half an hour)
 	$(PYTEST) -m campaign tests
 
 check: lint types layers test campaigns  ## lint, types, layers, tests and campaigns

@@ -15,6 +15,7 @@ from barnraise.ledger.view import LedgerView
 from barnraise.transport import Invite
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_join_over_http_when_zmq_is_blocked_and_the_controller_is_killed(barnraise, run_file, tmp_path: Path) -> None:
     controller = {"http_port": 0, "evaluations": 3, "evaluation_rows": 16, "checkpoint_seconds": 1.0}

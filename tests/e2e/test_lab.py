@@ -56,6 +56,7 @@ def lab_file(run_file: Callable[..., Path], tmp_path: Path, name: str) -> Callab
     return write
 
 
+@pytest.mark.campaign
 def test_two_workers_train_over_cellular_links(barnraise, lab_file, name: str) -> None:
     lab = barnraise("lab", str(lab_file()), "--network", "cellular", "--json")
     assert lab.wait(100) == 0, lab.text()

@@ -91,6 +91,7 @@ def test_a_script_that_is_interrupted_is_told_so(run_file, tmp_path: Path) -> No
     assert not (Path(run_dir) / "model").exists()
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_script_serves_in_a_thread_and_joins(run_file, tmp_path: Path) -> None:
     run_file(workers=[], training={"tokens": 40_000, "batch_size": 4, "local_steps": 5})

@@ -183,6 +183,7 @@ def test_a_run_of_sites_has_no_row_on_the_wire_nor_with_the_host(
     assert "their rows stay with their owners" in verify.text()
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_killed_site_and_a_killed_controller_go_on(barnraise: Any, run_file: Any, tmp_path: Path) -> None:
     training = {"tokens": 60_000, "batch_size": 4, "local_steps": 5, "learning_rate": 0.003}
@@ -206,6 +207,7 @@ def test_a_killed_site_and_a_killed_controller_go_on(barnraise: Any, run_file: A
     assert lanes == {1}, "the same rows are the same lane after both deaths"
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_site_leaves_before_the_run_spends_more_than_its_owner_lets_it(
     barnraise: Any, run_file: Any, tmp_path: Path

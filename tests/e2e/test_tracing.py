@@ -48,6 +48,7 @@ def require_sound(collector: Collector, began: float, run: RunDirectory) -> int:
     return seen
 
 
+@pytest.mark.campaign
 def test_a_collector_gets_a_run_and_its_resumption_each_trace_once(barnraise, run_file, tmp_path: Path) -> None:
     began = time.time()
     with collecting() as collector:

@@ -69,6 +69,7 @@ def test_train_learns_and_reports(barnraise, run_file) -> None:
     assert any(node == "three" and change == "joined" for node, change, _ in changes)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_a_worker_hangs_and_another_gets_notice(barnraise, run_file) -> None:
     """The first worker returns when its process continues; the second uploads its result and leaves by itself."""

@@ -111,6 +111,7 @@ def test_payloads_that_take_longer_than_a_task_all_arrive(barnraise, run_file) -
     assert result["bytes_up"] < (result["accepted"] + 3) * result["snapshot_bytes"], "payloads were sent more than once"
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_an_interrupted_upload_resumes(barnraise, run_file) -> None:
     training = TRAINING | {"tokens": 10**6, "overlap": False}

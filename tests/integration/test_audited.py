@@ -72,7 +72,7 @@ def play(folder: Path, executors: dict[str, Any] | None = None, asynchronous: bo
     return simulate(resolve(run_file, purpose=Purpose.SIMULATE, nodes=3), trial, executors=executors or {})
 
 
-@pytest.mark.parametrize("downlink", ["none", "int8"])
+@pytest.mark.parametrize("downlink", some(["int8"], ["none", "int8"]))
 def test_an_audit_reproduces_the_sent_update(told: Told, tmp_path: Path, downlink: str) -> None:
     """From versions that are taken back, too: rounding aside it is the same."""
     report = play(tmp_path, downlink_compression=downlink)
@@ -171,7 +171,7 @@ def test_a_run_whose_exchanges_are_on_a_device_has_the_same_losses(tmp_path: Pat
 ROUTES = product(("none", "int4"), ("none", "int8"), (False, True))
 
 
-@pytest.mark.parametrize("route", some({("none", "none", False), ("int4", "int8", True)}, ROUTES), ids=str)
+@pytest.mark.parametrize("route", some({("int4", "int8", True)}, ROUTES), ids=str)
 def test_a_stateless_task_is_done_again_as_it_was(told: Told, tmp_path: Path, route: tuple[str, str, bool]) -> None:
     """With Adam, with versions that are taken in on the way, and in few bits."""
     compression, downlink, asynchronous = route
@@ -218,6 +218,7 @@ class RowByRow(WorkerExecutor):
         super().__init__(trainer, *options)
 
 
+@pytest.mark.campaign
 def test_long_tasks_convict_no_honest_node(told: Told, tmp_path: Path) -> None:
     """80 steps at a high rate lead machines apart that round in another way; two that are alike still agree."""
     play(
@@ -238,7 +239,7 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize("lie", some((LIES[0], LIES[-2]), LIES), ids=[lie["kind"] for lie in LIES])
+@pytest.mark.parametrize("lie", some(LIES[:1], LIES), ids=[lie["kind"] for lie in LIES])
 def test_a_node_that_lies_about_stateless_work_is_convicted(told: Told, tmp_path: Path, lie: dict[str, Any]) -> None:
     """Two other nodes that agree with each other convict the liar, and the controller convicts no other node."""
     play(tmp_path, {"bob": making(lie, "bob")}, tokens=32_768, **STATELESS)

@@ -31,6 +31,7 @@ from barnraise.worker.building import build_executor
 from barnraise.worker.options import WorkerOptions
 from barnraise.worker.runtime import WorkerRuntime
 
+from ..campaigns import campaign
 from ..exchanges import PART
 from .test_report import MODEL
 
@@ -84,8 +85,17 @@ ADAPTERS = {"adapter": {"rank": 4, "targets": ["q_proj", "c_fc"]}, "learning_rat
 B_ONLY = {"adapter": {"rank": 4, "train": "b_only", "base": "bfloat16"}, "learning_rate": 0.02}
 
 
-@pytest.mark.parametrize("stateless", [False, True], ids=["stateful", "stateless"])
-@pytest.mark.parametrize("part", [LAYER, ADAPTERS, B_ONLY], ids=["layer", "adapters", "b_only"])
+@pytest.mark.parametrize(
+    ("part", "stateless"),
+    [
+        pytest.param(LAYER, False, id="layer-stateful"),
+        pytest.param(ADAPTERS, True, id="adapters-stateless"),
+        campaign(LAYER, True, id="layer-stateless"),
+        campaign(ADAPTERS, False, id="adapters-stateful"),
+        campaign(B_ONLY, False, id="b_only-stateful"),
+        campaign(B_ONLY, True, id="b_only-stateless"),
+    ],
+)
 def test_a_run_that_trains_a_part(part: dict[str, Any], stateless: bool, tmp_path: Path) -> None:
     plan = planned(tmp_path, **part, **(STATELESS if stateless else {}))
     run = prepared(tmp_path, plan)

@@ -40,6 +40,7 @@ def table(text: str) -> list[list[str]]:
     return [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
 
 
+@pytest.mark.campaign
 def test_the_rehearsal_passes_every_part_but_the_runs() -> None:
     """Whole runs, and options of training, are in other tests; `make bench-quick` rehearses all."""
     found = gpu("--quick", "--parts", "replicas", "speed", "adamw", "tasks", "exchange")
@@ -63,6 +64,7 @@ def test_the_rehearsal_passes_every_option_of_training() -> None:
     assert [row[0].removeprefix("| ") for row in table(found.stdout)[2:]] == options
 
 
+@pytest.mark.campaign
 def test_measurements_are_kept_when_the_time_is_over() -> None:
     found = gpu("--quick", "--deadline", "0")
     assert found.returncode == 0

@@ -119,6 +119,7 @@ def test_another_run_in_the_same_folder_begins_anew(controller: Coming) -> None:
     assert {path.parent.name for path in controller.folder.rglob("*.replica")} == {"replica"}
 
 
+@pytest.mark.campaign
 def test_a_controller_that_lies_of_leaves_gets_no_wrong_bytes_used(controller: Coming) -> None:
     """It lists the leaves that the worker has under the digest of a version that has others."""
     old = controller.blobs[controller.version.digest]

@@ -71,6 +71,7 @@ def line(stream: IO[str] | None) -> str:
     return stream.readline().strip()
 
 
+@pytest.mark.campaign
 def test_rate_and_round_trip_are_right(names: list[str]) -> None:
     order = HubOrder(
         [Port(names[0], namespaces.address(0)), Port(names[1], namespaces.address(1), parse("10mbit/50ms"))]

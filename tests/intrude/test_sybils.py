@@ -15,6 +15,7 @@ ROUNDS = 12
 """Contributions of each: two more than a node may have refused in a row before it is dismissed."""
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 @pytest.mark.parametrize("way", some(WAYS[:1], WAYS))
 def test_sybils_with_tiny_updates_have_no_honest_contribution_refused(tmp_path: Path, way: str) -> None:

@@ -18,7 +18,7 @@ from .engine import Engine, answer_to, engine_settings
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
 
-@pytest.mark.parametrize("seeds", sizes(8, 2000 if EXPLORE else 60))
+@pytest.mark.parametrize("seeds", sizes(5, 2000 if EXPLORE else 60))
 @pytest.mark.parametrize("mode", MODES)
 def test_short_histories_from_seeds(mode: str, seeds: int) -> None:
     for seed in range(seeds):

@@ -15,7 +15,7 @@ from .network import Network
 EXPLORE = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
 
-@pytest.mark.parametrize("seeds", sizes(10, 1000 if EXPLORE else 60))
+@pytest.mark.parametrize("seeds", sizes(5, 1000 if EXPLORE else 60))
 @pytest.mark.parametrize("mode", MODES)
 def test_every_run_finishes_with_each_contribution_in_one_version(mode: str, seeds: int) -> None:
     tokens = 0

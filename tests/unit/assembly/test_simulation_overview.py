@@ -14,6 +14,8 @@ from barnraise.config.load import build
 from barnraise.core.errors import RunFileError
 from barnraise.plan import Plan, Purpose, resolve
 
+from ...campaigns import campaign
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 EXAMPLE = EXAMPLES / "overview.yaml"
 TRIMMED = EXAMPLES / "overview-trimmed.yaml"
@@ -47,8 +49,11 @@ def test_with_nine_it_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "training", "guaranteed"),
-    [(9, {"unguaranteed": True}, False), (9, {"aggregation_f": 1}, True), (11, {}, True)],
-    ids=["2 of 9, unguaranteed", "1 of 9", "2 of 11"],
+    [
+        pytest.param(11, {}, True, id="2 of 11"),
+        campaign(9, {"aggregation_f": 1}, True, id="1 of 9"),
+        campaign(9, {"unguaranteed": True}, False, id="2 of 9, unguaranteed"),
+    ],
 )
 def test_it_trains(nodes: int, training: dict[str, Any], guaranteed: bool) -> None:
     plan = planned(nodes, **training)

@@ -209,6 +209,7 @@ def test_a_controller_dies_after_any_decision_and_comes_back(number: int) -> Non
     assert all(index >= number for index in resumed)
 
 
+@pytest.mark.campaign
 def test_real_tensors_survive_the_controllers_death() -> None:
     faults = [{"at_decisions": n, "do": "kill_controller", "seconds": 5.0} for n in (20, 60)]
     found, simulator = play(*faults, real=True)

@@ -312,6 +312,7 @@ def test_detections_are_reported_for_rules_with_scores() -> None:
     assert detections[NONE]["recall"] is None
 
 
+@pytest.mark.campaign
 def test_a_small_matrix_is_played_and_resumed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "matrix.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
     arguments = ["attack", "matrix.yaml", "--out", "found", "--processes", "1", "--json"]

@@ -22,6 +22,8 @@ from barnraise.plan.resolve import examine
 from barnraise.plan.sat import rows_text, sat_problems, sat_rows
 from barnraise.plan.verify import verify
 
+from ...campaigns import campaign
+
 TRAIL = {
     "kind": "sat", "style": "trail", "heuristic": "lowest", "clause_ratio": [3.5, 5], "clause_lengths": [3, 3],
     "context": 128,
@@ -96,8 +98,8 @@ def test_sound_data_has_no_problem() -> None:
             ("data", "held_out_sets", 0),
             "15 or more backtracks",
         ),
-        ({"variables": [12, 12], "context": 52}, ("data",), "the shortest of 10,000 drawn has"),
-        (
+        campaign({"variables": [12, 12], "context": 52}, ("data",), "the shortest of 10,000 drawn has"),
+        campaign(
             {"held_out_sets": [{"name": "large", "variables": [9, 9], "clause_ratio": 6}], "context": 64},
             ("data", "held_out_sets", 0),
             "raise context",

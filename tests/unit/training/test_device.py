@@ -127,6 +127,7 @@ def test_without_a_compiler_the_model_is_trained_as_it_is(monkeypatch: pytest.Mo
     assert found.step(BATCH, 0.01) is not None
 
 
+@pytest.mark.campaign
 def test_a_compiler_that_fails_does_not_end_a_task() -> None:
     found, plain = trainer(llama(), compiled=True), trainer(llama())
     assert found.compiled

@@ -25,6 +25,8 @@ from barnraise.data.sat.drawing import Counts, Drawing
 from barnraise.data.sat.drawing_pool import drawn_blocks
 from barnraise.data.sat.options import SatOptions
 
+from ....campaigns import some
+
 TRAIL: dict[str, Any] = {
     "style": "trail", "heuristic": "lowest", "variables": (4, 5), "clause_ratio": (3.5, 5.0), "clause_lengths": (3, 3),
     "context": 128, "held_out": 20, "examples": 1200,
@@ -68,7 +70,7 @@ def until(reached: Callable[[], Any]) -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(("shares, pairs, packed", "files"), KINDS))
 def test_the_bytes_do_not_depend_on_the_number_of_processes(kind: str, here: Path) -> None:
     options = SatOptions.of(**(TRAIL | KINDS[kind]))
     for processes in (1, 3):
@@ -98,6 +100,7 @@ def test_processes_end_with_an_error_of_the_reader(here: Path) -> None:
     assert helpers() == [], f"also while the error and its frames live: {raised.tb}"
 
 
+@pytest.mark.campaign
 def test_a_killed_process_changes_no_example() -> None:
     said: list[str] = []
 
@@ -129,6 +132,8 @@ import sys
 from pathlib import Path
 from barnraise.data.sat import dataset
 from barnraise.data.sat.options import SatOptions
+
+from ....campaigns import some
 options = SatOptions.of(style="trail", heuristic="lowest", examples=int(sys.argv[2]), held_out=10)
 dataset.build(Path(sys.argv[1]), options, print, processes=2)
 """
