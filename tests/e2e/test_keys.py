@@ -19,6 +19,7 @@ from .test_lifecycle import ENDLESS, accepted, run_dir_of
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.campaign
 def test_a_machine_takes_new_keys_and_stays_the_same_node(barnraise, run_file, tmp_path: Path) -> None:
     serve = barnraise("serve", str(run_file(training=ENDLESS, workers=[])), "--uses", "1")
     run_dir, home = run_dir_of(serve), tmp_path / "home"

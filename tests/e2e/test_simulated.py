@@ -12,6 +12,8 @@ from barnraise.account.account import read
 from barnraise.core.errors import RunDirectoryError
 from barnraise.ledger import LedgerHash, LedgerView, RunDirectory
 
+from ..campaigns import campaign
+
 
 def test_a_simulation_is_looked_at_like_a_run(barnraise, run_file, tmp_path: Path) -> None:
     simulated = barnraise("simulate", str(run_file()), "--run-dir", "sim", "--json")
@@ -34,7 +36,7 @@ def test_a_simulation_is_looked_at_like_a_run(barnraise, run_file, tmp_path: Pat
     assert "is not empty" in again.text()
 
 
-@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), campaign(signal.SIGKILL, -signal.SIGKILL)])
 def test_a_simulation_that_is_cut_short_can_be_read(end: int, code: int, barnraise, run_file, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "sim")
 

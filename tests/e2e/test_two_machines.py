@@ -43,6 +43,7 @@ def namespaces() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
+@pytest.mark.campaign
 @pytest.mark.slow
 def test_serve_on_one_machine_join_on_another(barnraise, run_file, namespaces, tmp_path: Path) -> None:
     host, guest = namespaces

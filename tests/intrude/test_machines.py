@@ -9,5 +9,5 @@ from .machines import MACHINES, campaign
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_hostile_values_break_no_machine(machine: str) -> None:
-    done = campaign(machine, 10_000, "test")
+    done = campaign(machine, 15_000, "test")
     assert done.histories > 50, "these histories are too long to differ"

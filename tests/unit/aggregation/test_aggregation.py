@@ -202,6 +202,7 @@ for name, options in EVERY_RULE:
 """
 
 
+@pytest.mark.campaign
 def test_bits_do_not_depend_on_threads() -> None:
     # AVX2, since which sums the matrix library splits among threads hangs on the processor
     env = {**os.environ, "MKL_ENABLE_INSTRUCTIONS": "AVX2", "MKL_DYNAMIC": "FALSE"}

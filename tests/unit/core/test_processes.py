@@ -48,6 +48,7 @@ print(HF_HUB_OFFLINE, hub_kernels._kernels_enabled)
 """
 
 
+@pytest.mark.campaign
 def test_the_libraries_of_a_worker_fetch_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if "OFFLINE" not in name}
     process = subprocess.run(

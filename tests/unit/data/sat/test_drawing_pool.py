@@ -132,8 +132,6 @@ import sys
 from pathlib import Path
 from barnraise.data.sat import dataset
 from barnraise.data.sat.options import SatOptions
-
-from ....campaigns import some
 options = SatOptions.of(style="trail", heuristic="lowest", examples=int(sys.argv[2]), held_out=10)
 dataset.build(Path(sys.argv[1]), options, print, processes=2)
 """
