@@ -88,7 +88,7 @@ def test_a_node_that_does_not_train_is_discredited_and_reported(barnraise, run_f
     The uploads of two of the four workers have nothing to do with their rows.
     """
     workers = [{"name": "one"}, {"name": "two"}, {"name": "three"}, {"name": "four", "attack": {"kind": "zero"}}]
-    training = {"tokens": 4_000_000, "batch_size": 8, "local_steps": 15, "learning_rate": 0.003, "scores": 0.2}
+    training = {"tokens": 5_000_000, "batch_size": 8, "local_steps": 15, "learning_rate": 0.003, "scores": 0.4}
     names = (
         "argparse",
         "doctest",
