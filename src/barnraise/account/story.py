@@ -289,7 +289,7 @@ _NOTES: dict[type[notes.Note], Callable[[Any, str], str]] = {
         f"{node}'s tasks are fitted to its link: payloads of {bytes_text(note.bytes)}, at least "
         f"{count_text(note.local_steps, 'step')}"
     ),
-    notes.RunFile: lambda note, node: "the run begins with the values of its run file",  # changes are in the chronicle
+    notes.RunFile: lambda note, node: "the values of the run file are on the ledger",  # the chronicle tells of changes
     notes.Sampled: lambda note, node: _sampled(note, node),
     notes.VersionReleased: lambda note, node: f"the list of version {note.version} was released",
     notes.FrameDropped: lambda note, node: (

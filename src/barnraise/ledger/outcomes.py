@@ -10,12 +10,12 @@ from barnraise.ledger.decisions import Change
 
 
 class LookedAt(msgspec.Struct, frozen=True):
-    """Contributions that other nodes repeated, or the controller scored; answers of trustees about lists of them."""
+    """Counts of contributions that other nodes repeated or the controller scored, and of answers of trustees."""
 
     anew: int = 0
     scored: int = 0
     lapsed: int = 0  # audits without a verdict
-    answered: int = 0
+    answered: int = 0  # about lists
 
 
 class RunTotals(msgspec.Struct, frozen=True):
