@@ -101,6 +101,20 @@ def _fragments(case: Case) -> Found:
 
 
 @_row(
+    "masked sums of more nodes than the run has",
+    "no version could ever be made",
+    "lower privacy.secure_aggregation.least, or add workers",
+)
+def _too_few_nodes(case: Case) -> Found:
+    try:
+        masks = masking_of(case.run_file, case.rule)
+    except InputError:
+        return  # told by the row about its terms
+    if masks is not None and case.num_nodes is not None and masks.least > case.num_nodes > 0:
+        yield (*PATH, "least"), f"a sum is of {masks.least} nodes or more, but the run has {case.num_nodes}"
+
+
+@_row(
     "one masked sum under a rule that reads each update",
     "the controller knows the sum of all, which is one row",
     "leave privacy.secure_aggregation.group out, or choose a rule that needs a sum alone",

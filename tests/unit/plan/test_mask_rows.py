@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from barnraise.config import load
+from barnraise.core.errors import RunFileError
 from barnraise.plan import resolve
 from barnraise.plan.estimate import estimate
 from barnraise.plan.purpose import SERVE, TRAIN, Purpose
@@ -36,3 +39,11 @@ def test_a_version_has_as_many_nodes_as_the_masks_need() -> None:
     content["data"] = {"kind": "sat", "variables": [3, 3], "clause_lengths": [1, 3], "context": 48}
     content["privacy"] = {"secure_aggregation": {"trustees": 4, "least": 3}}
     assert estimate(resolve(load(content), purpose=TRAIN)).buffer_size == 3
+
+
+def test_a_sum_of_more_nodes_than_there_are_workers_is_refused() -> None:
+    content = MASKED | {"workers": [{"name": "a"}, {"name": "b"}]}
+    content["privacy"] = {"secure_aggregation": {"trustees": 4, "least": 3}}
+    with pytest.raises(RunFileError, match=r"a sum is of 3 nodes or more, but the run has 2; lower"):
+        resolve(load(content), purpose=TRAIN)
+    resolve(load(content | {"workers": []}), purpose=SERVE)
